@@ -108,7 +108,7 @@ def postgres() -> Iterator[PostgresServer]:
 
 @pytest.fixture(scope="session")
 def template_database(postgres: PostgresServer) -> Database:
-    """A migrated database that nobody connects to: `database` copies it."""
+    """A migrated database without connections: `database` copies it."""
     from fencepost.kernel.migrate import migrate
 
     template = Database(postgres, TEMPLATE)

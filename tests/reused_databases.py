@@ -77,7 +77,7 @@ def furnish(database: Database, tables: LiteralString) -> None:
 
 
 def release(database: Database) -> None:
-    """Close the session that waits to put it back: PostgreSQL copies a database only while nobody uses it."""
+    """Close the session that waits to put it back: PostgreSQL copies a database only while it is not used."""
     if database.name in _REUSED:
         _REUSED[database.name].close()
 

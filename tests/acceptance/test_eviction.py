@@ -1,4 +1,4 @@
-"""Only the holder of what has expired is ended, and nobody who merely waits beside us."""
+"""Only the holder of what has expired is ended, and no session that merely waits beside us."""
 
 import asyncio
 import threading
@@ -72,7 +72,7 @@ def test_of_many_takers_one_wins_and_only_the_holder_is_ended(shop: Shop, clock:
 def test_a_caller_that_waits_second_has_the_holder_ended_and_not_the_first_in_line(
     shop: Shop, clock: Clock
 ) -> None:
-    # The holder is closed first, so that nobody waits for it when an assertion has failed.
+    # The holder is closed first, so that nothing waits for it when an assertion has failed.
     with shop.connect() as first, shop.connect() as second, closing(shop.connect()) as holder:
         held = run(holder, lease.acquire("printer", "old", LONG_LEASE_SECONDS))
         holder.execute("begin")

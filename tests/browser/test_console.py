@@ -368,7 +368,7 @@ def test_single_sign_on_lets_in_by_its_button(
     with openid_provider() as issuer, console(shared_database, trusting(issuer)) as env:
 
         def proxied(route: Route) -> None:
-            """As the proxy in front of the console does under its public name; there is nobody else."""
+            """As the proxy in front of the console does under its public name; there is no other client."""
             address = route.request.url
             if address.startswith(PUBLIC_URL):
                 route.fulfill(

@@ -1,4 +1,4 @@
-"""Two calls on the checkpoints of one resource, by its owner or by him and who takes over."""
+"""Two calls on the checkpoints of one resource, by its owner, or by the owner and a takeover."""
 
 from tests.isolation.pairs import Call, Given, Pair, Second
 

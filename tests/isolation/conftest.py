@@ -29,7 +29,8 @@ def pausing_database(postgres: PostgresServer, template_database: Database) -> I
 
 @pytest.fixture
 def scratch_database(postgres: PostgresServer, template_database: Database) -> Iterator[Database]:
-    """One to plant a bug in. Never behind a pooler: who waits for whom is read by the ids of the backends."""
+    """One to plant a bug in. Never behind a pooler: which session waits for which is read by the ids of
+    the backends."""
     with _copy(postgres, template_database) as database:
         prepare(database)
         yield database

@@ -1,4 +1,4 @@
-"""Two requests with one key. Nobody waits for the other request: it is answered as in flight."""
+"""Two requests with one key. Neither waits for the other request: it is answered as in flight."""
 
 from dataclasses import replace
 

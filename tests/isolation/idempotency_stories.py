@@ -24,7 +24,7 @@ def the_repeat_gets_the_remembered_response(run: Run) -> Iterator[str]:
         yield from run.expect("b.claim", "claimed", waits=False)
         over = run.before("b.commit", "a.claim")
         yield from run.expect("a.claim", "duplicate" if over else "in_flight", waits=False)
-        # Nobody adds a response to what another has claimed, seen or not.
+        # No transaction adds a response to what another has claimed, seen or not.
         seen = run.before("b.commit", "a.remember")
         yield from run.expect("a.remember", f"refused: {'duplicate' if seen else 'not_found'}", waits=False)
     claimed_by_b = run["b.claim"].answer == "claimed"

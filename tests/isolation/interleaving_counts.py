@@ -22,7 +22,7 @@ COUNTS = {
     "lease: a renewal meets a release": 12,
     "lease: a fence passes a fence": 18,
     "lease: a renewal passes a fence": 18,
-    "lease: an acquisition by the owner passes his fence": 18,
+    "lease: an acquisition by the owner passes its fence": 18,
     "lease: a release passes a fence": 18,
     "idempotency: a request and its repeat": 18,
     "idempotency: two requests without a response": 18,

@@ -177,7 +177,7 @@ def a_renewal_that_commits_keeps_the_job(run: Run) -> Iterator[str]:
 
 
 def two_takers_and_one_fence(run: Run) -> Iterator[str]:
-    """A claim and a reclaim wait for nobody: the first after the expiry and the fence has the job."""
+    """A claim and a reclaim do not wait: the first after the expiry and the fence has the job."""
     may_claim, may_reclaim = run.before("a.rollback", "b.claim"), run.before("a.rollback", "c.reclaim")
     claim_first = may_claim and run["b.claim"].started < run["c.reclaim"].started
     reclaimed = may_reclaim and not claim_first

@@ -104,7 +104,7 @@ PAIRS = (
         a_second=Second("exists, exists"),
         b_second=Second("exists, exists"),
     ),
-    # The key is free when the cancel or the finish commits; until then nobody can say.
+    # The key is free when the cancel or the finish commits; until then it is not known.
     Pair(
         "a submission meets the cancel of the live job",
         LIVE,

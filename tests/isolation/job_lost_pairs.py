@@ -1,4 +1,4 @@
-"""Two calls on one job whose owner has let his lease run out."""
+"""Two calls on one job whose owner has let its lease run out."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -41,7 +41,8 @@ PUT_BACK_MEANWHILE = ((NOT_RUNNING, "pending"),)
 
 @dataclass(frozen=True)
 class Taker:
-    """Who takes the job away: what it answers in vain, and what the old owner is told afterwards."""
+    """The call that takes the job away: what it answers in vain, and what the old owner is told
+    afterwards."""
 
     name: str
     call: Call

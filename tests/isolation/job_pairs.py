@@ -1,4 +1,4 @@
-"""Two calls on one job that nobody holds: it waits, or it is dead."""
+"""Two calls on one job that no worker holds: it waits, or it is dead."""
 
 from tests.isolation.job_calls import (
     CANCELLED,

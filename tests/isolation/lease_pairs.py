@@ -1,4 +1,4 @@
-"""Two calls on one lease. Nobody but a takeover waits for a fence, and a takeover waits for everybody."""
+"""Two calls on one lease. Only a takeover waits for a fence, and a takeover waits for all of them."""
 
 from tests.isolation.pairs import Call, Given, Pair, Second
 
@@ -70,7 +70,7 @@ PAIRS = (
     Pair("a fence passes a fence", HELD, FENCE, FENCE, Second("done", "done"), Second("done", "done")),
     Pair("a renewal passes a fence", HELD, FENCE, RENEW, Second("done", "done"), Second("1", "1")),
     Pair(
-        "an acquisition by the owner passes his fence",
+        "an acquisition by the owner passes its fence",
         HELD,
         FENCE,
         ACQUIRE_A,

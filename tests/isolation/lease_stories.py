@@ -86,7 +86,7 @@ def an_undone_fence_keeps_nobody_out(run: Run) -> Iterator[str]:
 
 
 def two_takers_and_one_fence(run: Run) -> Iterator[str]:
-    """Of those who come after the expiry the first gets the token 2, and the second finds him."""
+    """Of those who come after the expiry the first gets the token 2, and the second finds its holder."""
     takers = sorted("bc", key=lambda name: run[f"{name}.acquire"].started)
     late = [name for name in takers if run.before("a.later", f"{name}.acquire")]
     for name in set(takers) - set(late):

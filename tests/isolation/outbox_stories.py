@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from tests.isolation.scenario import COMMIT, ROLLBACK, Run, Scenario, Session, Step
 
-# One row for each take that a single deliverer needs, and then what nobody may take.
+# One row for each take that a single deliverer needs, and then what may not be taken.
 DELIVERED = "select isolation.drain('c')"
 
 PUT_ONE = "select fencepost.outbox_put('c', 'k', '\"one\"')"

@@ -23,7 +23,8 @@ class Given:
 
 @dataclass(frozen=True)
 class Call:
-    """One kernel call: what it answers when nobody else is there, and the state that an answer leaves behind.
+    """One kernel call: what it answers when no other call is there, and the state that an answer leaves
+    behind.
 
     An answer that `leaves` does not list changes nothing that the pair's state shows.
     """

@@ -1,5 +1,5 @@
 -- Places at which a call can be stopped in its middle: before and after every statement that writes, and wherever it
--- reads the clock. A session that has set isolation.pause_at to n stops at the nth of them until nobody holds the
+-- reads the clock. A session that has set isolation.pause_at to n stops at the nth of them until no session holds the
 -- advisory lock of the pause.
 
 create function isolation.pause_here() returns void

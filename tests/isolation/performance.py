@@ -1,4 +1,4 @@
-"""One run while it goes on: who has been sent what, who has answered, and who waits for whom.
+"""One run while it goes on: what each session was sent, which have answered, and which wait for which.
 
 That a statement waits is read from the lock table (pg_blocking_pids), not guessed from its slowness. Each
 statement is sent by a thread, which takes half the processor time of a task: there are tens of thousands.
@@ -207,4 +207,4 @@ class Performance:
         return len(waiting) == len(players)
 
     def _hang(self) -> Violation:
-        return Violation(self._scenario, self.seen(()), ["nobody may hang"])
+        return Violation(self._scenario, self.seen(()), ["no session may hang"])

@@ -124,7 +124,7 @@ Judge = Callable[[Run], Iterable[str]]
 
 @dataclass(frozen=True)
 class Scenario:
-    """Who does what to which rows, and what must come of it in every interleaving."""
+    """The calls of each session, the rows, and what must result in every interleaving."""
 
     title: str
     given: tuple[LiteralString, ...]

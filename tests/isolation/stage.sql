@@ -23,11 +23,11 @@ create function isolation.at(p_seconds bigint) returns text
 language sql volatile
 as $$ select 'at ' || setval('isolation.seconds', p_seconds) $$;
 
--- What a caller writes in the transaction that he has fenced.
+-- What a caller writes in the transaction that it has fenced.
 create table isolation.effect (writer text not null);
 grant select, insert on isolation.effect to public;
 
--- Deliver a channel until nothing is due: one row a take, with what it took. What nobody may take is named last.
+-- Deliver a channel until nothing is due: one row a take, with what it took. What may not be taken is named last.
 create function isolation.drain(p_channel text) returns setof text
 language plpgsql volatile
 as $$

@@ -96,7 +96,7 @@ PARENT = Given(SPAWNED, "well", JOINED)
 JOIN = Call("join", "select fencepost.workflow_join(1, 1, 'a', 1)", "parked")
 FINISH_CHILD = Call("finish the child", "select fencepost.job_finish(2, 1, 'b')", "done")
 
-# Children without a parent's step would be jobs that nobody knows.
+# Children without a parent's step would be jobs without an owner.
 ORPHANS = """
 select count(*) || ' jobs, ' || (select count(*) from fencepost.workflow_steps) || ' steps'
 from fencepost.job where kind = 'kind'

@@ -77,7 +77,7 @@ class Sentinel(ValkeyServer):
 
     def fail_over(self) -> None:
         """Promote the replica though the primary lives, as for an upgrade."""
-        assert self._tell("FAILOVER"), "the Sentinel sees nobody whom it could promote"
+        assert self._tell("FAILOVER"), "the Sentinel sees no replica that it could promote"
 
     def _tell(self, command: str) -> Any:
         return _ask(super().url, f"SENTINEL {command}", SERVICE)

@@ -48,7 +48,7 @@ class Run:
         self._of = of
         self._workspace = workspace
         self._sharp: dict[str, Counter[str]] = defaultdict(Counter)
-        """Who has seen mutants of a function: they are asked first about the next one."""
+        """The tests that have seen mutants of a function: they run first for the next one."""
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         items[:] = [item for item in items if not any(name in item.nodeid for name in self._of.not_these)]
@@ -99,7 +99,7 @@ class Run:
                 say(f"{seconds:6.1f} s  {fate[:60]:60}  {mutant.name}")
 
     def _try(self, session: pytest.Session, survey: Survey, mutant: AnyMutant) -> str:
-        """`stillborn`, `passed` for one that nobody saw, or the test that saw it."""
+        """`stillborn`, `passed` for one that no test saw, or the test that saw it."""
         try:
             self._of.plant(self._workspace, mutant)
         except Stillborn:

@@ -182,7 +182,7 @@ def change_ends(place: Place) -> Iterator[str]:
 
 
 def drop_statements(place: Place) -> Iterator[str]:
-    """A call, a refusal, an early return, a step. Not what gives a name its value: anybody would see."""
+    """A call, a refusal, an early return, a step. Not what gives a name its value: any test would see it."""
     node = place.node
     called = isinstance(node, ast.Expr) and isinstance(node.value, ast.Call | ast.Await)
     early = isinstance(node, ast.Return) and not isinstance(place.parent, Definition)

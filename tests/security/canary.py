@@ -50,7 +50,7 @@ def canary_of(variable: str) -> str:
 def _with_password(url: str, password: str) -> str:
     scheme, _, rest = url.partition("://")
     user, at, place = rest.rpartition("@")
-    # Redis has a user of this name, whom no password keeps out.
+    # Redis has a user of this name, which needs no password.
     return (
         f"{scheme}://{user or 'default'}:{password}@{place}"
         if at

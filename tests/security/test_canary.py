@@ -166,7 +166,7 @@ def leave_reports(stack: CanaryApp) -> None:
 
 
 def send_messages(stack: CanaryApp) -> list[int]:
-    """To receivers who are away, and to one who repeats what he is told."""
+    """To receivers that are away, and to one that repeats what it is sent."""
     with psycopg.connect(stack.database.url, autocommit=True) as connection:
         put = "select fencepost.outbox_put(%s, 'k1', '{}'::jsonb)"
         rows = [connection.execute(put, (channel,)).fetchone() for channel in CHANNELS]

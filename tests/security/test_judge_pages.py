@@ -28,7 +28,7 @@ from fencepost_judge._scoreboard import Contest, ContestProblem, Scoring
 from tests.integration.judge.judge_env import PROGRAM, Browser, JudgeEnv, open_office
 
 ROLES = {None: 0, "con": 1, "jo": 2, "ada": 3}
-"""Who is at the browser, and how much he may."""
+"""The user at the browser, and its rights."""
 NAMES = (
     "job_id",
     "slug",
@@ -199,7 +199,7 @@ async def test_the_login_tells_nothing_leads_nowhere_else_and_is_slow_to_guess(
 
 
 async def evil_server(office: JudgeEnv, database: Database) -> AsyncIterator[str]:
-    """A system in which everybody has written what he should not; the pages that show it."""
+    """A system in which every user has written what it should not; the pages that show it."""
     folder = office.judging.settings.workspace
     assert folder is not None
     place = folder.parent / "evil"

@@ -1,4 +1,4 @@
-"""Who may do what, read from the catalog: there is no way around the functions."""
+"""The rights of each role, read from the catalog: there is no way around the functions."""
 
 from typing import Any
 
@@ -166,7 +166,7 @@ def test_the_read_only_role_may_call_what_only_reads(admin: Caller) -> None:
 
 
 def callable_with_nulls(function: dict[str, Any]) -> bool:
-    """A strict function of nulls is null before anybody asks for the right to call it."""
+    """A strict function of nulls is null before the right to call it is checked."""
     return not function["strict"]
 
 

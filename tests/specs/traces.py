@@ -194,7 +194,7 @@ def _attempt_steps(events: Sequence[Sequence[Any]], writes: list[int]) -> Iterat
     for xid, what, attempt, expired in events:
         match what:
             case "finished":
-                # Who wrote is who finished: an effect of another attempt is no step.
+                # The writer is the finisher: an effect of another attempt is no step.
                 who = writes.pop(0) if writes else attempt
                 yield "Fence", who, attempt
                 yield "Write", who, 0
@@ -520,7 +520,7 @@ def _message_steps(events: Iterable[tuple[int, str, int]]) -> Iterator[Step]:
                 yield "Settle", message, take
 
 
-# Who acquired the lease of a key group, and which rows were written with which checkpoint: by transaction.
+# The owners of the lease of a key group, and which rows were written with which checkpoint: by transaction.
 COMMITS: LiteralString = """
     create table commit_journal (id bigint generated always as identity primary key, resource text, what text,
                                  token bigint, xid xid8 default pg_current_xact_id());

@@ -177,7 +177,7 @@ class FlowsEnv:
         def holds() -> bool:
             with self._redis() as client, suppress(ResponseError):
                 return bool(client.xpending("arrivals", "workers")["pending"] == 0)
-            return False  # Nobody has read anything yet, so there is no group.
+            return False  # Nothing was read yet, so there is no group.
 
         Deadline(within, "nothing is pending in the source").wait(holds)
 

@@ -3,7 +3,8 @@
 librdkafka's mock broker neither hides the messages of an open transaction nor refuses those of a fenced
 producer. Here both hold as Kafka states them: opening a producer under a name ends the open transaction of
 the one before it and fences it; a reader of committed messages gets nothing of open transactions, and nothing
-behind the first of them. Every call is one statement, so that nobody who is killed or frozen holds a lock.
+behind the first of them. Every call is one statement, so that no process that is killed or frozen holds a
+lock.
 """
 
 import sys
@@ -151,7 +152,7 @@ class Consumer(Client):
     def assign(self, partitions: Sequence[Any]) -> None:
         [self._at] = partitions
         begins, end = self.get_watermark_offsets(self._at, 0)
-        # Who asks for a place that is gone gets what comes from now on, unless told otherwise.
+        # A reader that asks for an offset that is gone gets what comes from now on, unless told otherwise.
         self._after = end if 0 <= self._at.offset < begins else -1
 
     def consume(self, count: int, timeout: float) -> list[Message]:

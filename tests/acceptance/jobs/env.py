@@ -150,7 +150,7 @@ class JobsEnv:
             run(connection, kernel_job.dispatched([job_id], [entry_id], incarnation))
 
     def drive(self, job_id: int, consumer: str | None = None, *, idle_ms: int = 0) -> None:
-        """An entry that the truth knows of, and to whom it was delivered."""
+        """An entry that the database knows of, and the consumer that it was delivered to."""
         with self.redis() as redis:
             redis.set(beside(STREAM, "incarnation"), "life")
         entry_id = self.entry_for(job_id)
@@ -162,7 +162,7 @@ class JobsEnv:
         with self.redis() as redis:
             return int(redis.xlen(STREAM))
 
-    # Who works.
+    # The workers.
 
     def child(self, *, crash: str = "", redis: bool = True, mutant: str = "", **changes: Any) -> Child:
         redis_url = self.redis_url if redis else None

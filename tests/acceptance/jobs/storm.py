@@ -1,7 +1,7 @@
 """Faults: workers are killed and frozen, servers crash and lose data, while jobs are submitted.
 
 A fault comes whenever some more jobs have ended, so that faults and work interleave on a fast machine and on
-a slow one alike. Which fault, where and to whom is drawn from a seed.
+a slow one alike. Which fault, where and to which process is drawn from a seed.
 """
 
 import contextlib
@@ -134,7 +134,7 @@ class Storm:
         self.postgres.restart()
 
     def calm_down(self) -> None:
-        """Everybody is woken, nobody is ordered to crash any more; what is left must end."""
+        """All are woken, none is ordered to crash any more; what is left must end."""
         for child, _ in self.frozen:
             child.resume()
         self.frozen.clear()
@@ -171,7 +171,7 @@ class Storm:
         return self.env.child(
             crash=order,
             concurrency=self.chance.choice([4, 16, 40]),
-            # Who has places for half a batch draws his work from PostgreSQL, beside those whom Redis calls.
+            # A worker with room for half a batch claims from PostgreSQL, beside those that Redis calls.
             batch=self.chance.choice([10, 50]),
             lease_seconds=self.env.lease_seconds,
         )

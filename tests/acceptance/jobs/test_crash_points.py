@@ -48,7 +48,7 @@ def prepare(env: JobsEnv) -> None:
         env.ask(kind, [f"{kind}-stumbling"], fail=1)
         # Long enough for a heartbeat.
         env.ask(kind, [f"{kind}-long"], linger=0.5)
-    # An entry that nobody can read.
+    # An entry that cannot be read.
     env.entry_for("seven")
     # A job that was driven in a life of Redis that is over.
     [wiped] = env.ask("own", ["own-wiped"])

@@ -20,7 +20,7 @@ OPERATIONS = ("renew", "progress", "finish", "release", "retry")
 
 
 async def nothing_more(env: JobsEnv, job_id: int) -> None:
-    """It has expired, and nobody has noticed."""
+    """It has expired, and that was not noticed yet."""
 
 
 async def put_back(env: JobsEnv, job_id: int) -> None:

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="the boxes ne
 LEASE_SECONDS = 30
 QUICK = ("judge.after_result",)
 POINTS = {
-    # Nobody holds it yet: who comes next has the first attempt.
+    # No judge holds it yet: the next one has the first attempt.
     "jobs.dispatch.before_add": 1,
     "jobs.dispatch.after_add": 1,
     "jobs.dispatch.before_commit": 1,

@@ -173,7 +173,7 @@ def http(database: Database, redis_url: str, tmp_path: Path) -> Iterator[httpx.C
 
 @pytest.fixture
 def quiet_http(database: Database, tmp_path: Path) -> Iterator[httpx.Client]:
-    """Nobody judges."""
+    """No judge runs."""
     fp = Fencepost(database.url)
     yield from served(fp, HttpService("judge", make_router(judging_of(fp, tmp_path, "web"))))
 

@@ -1,4 +1,4 @@
-"""A judge that sits is listed, one that left or died says or shows it, and nobody depends on the list."""
+"""A judge that runs is listed, one that left or died says or shows it, and nothing depends on the list."""
 
 import asyncio
 import shutil

@@ -47,7 +47,7 @@ def breaches(database: Database, *, requests: int, signers: int) -> list[str]:
 
 
 def of_rows(rows: Sequence[Any], requests: int) -> Iterable[str]:
-    """No repeat, no gap kept, no state overwritten. Who filled the last gaps counts beside the requests."""
+    """No repeat, no gap kept, no state overwritten. What filled the last gaps counts beside the requests."""
     nonces = [row[0] for row in rows]
     expected = requests + sum(str(row[2]).startswith("gap-") for row in rows)
     if nonces != list(range(expected)):
@@ -61,7 +61,8 @@ def of_rows(rows: Sequence[Any], requests: int) -> Iterable[str]:
 
 
 def of_answers(told: Sequence[Told]) -> Iterable[str]:
-    """Nobody was told another's nonce; and the sequence is linearizable: who began later got a later one."""
+    """No caller was told another's nonce; and the sequence is linearizable: a call that began later got a
+    later one."""
     owners: dict[tuple[int, int], str] = {}
     for one in told:
         other = owners.setdefault((one.nonce, one.hold), one.request_id)

@@ -24,7 +24,7 @@ SCHEMA = """
 
 @dataclass(frozen=True)
 class Plan:
-    """How much is asked for, by whom, and in which modes the nodes run."""
+    """How much is asked for, by which callers, and in which modes the nodes run."""
 
     requests: int
     signers: int = 2
@@ -132,7 +132,7 @@ class Storm:
         try:
             children[share].stop()
         except ChildFailed:
-            # It came to its end in this very moment: nobody is left to pause.
+            # It ended in this very moment: no process is left to pause.
             children[share].line("done", within=60)
             return
         before = self.used()

@@ -46,7 +46,7 @@ async def test_an_endpoint_of_another_chain_is_not_used(
 async def test_a_reply_that_is_lost_is_no_second_payment(
     database: Database, clock: Clock, anvil: Anvil
 ) -> None:
-    """The node has taken the bytes and nobody heard of it: the same bytes again, and it knows them."""
+    """The node has taken the bytes and its answer was lost: the same bytes again, and it knows them."""
     loses = {"eth_sendRawTransaction": 1}
     with LossyRpc(anvil.url, loses) as rpc:
         async with opened(database, anvil, urls=rpc.url) as exchange:

@@ -52,7 +52,7 @@ def listening(arguments: Sequence[str | Path], **options: Any) -> Generator[int]
         arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options
     ) as process:
         assert process.stdout is not None
-        # It goes on talking, and would stand still when nobody reads.
+        # It goes on writing, and would stop when its output is not read.
         drain = threading.Thread(target=deque, args=(process.stdout, 0), daemon=True)
         try:
             told = next(filter(None, map(LISTENING.search, process.stdout)), None)

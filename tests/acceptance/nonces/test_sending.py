@@ -209,7 +209,7 @@ async def test_a_nonce_that_no_transaction_used_is_kept_and_shown_to_a_person(
 
 
 async def test_a_payment_that_was_sped_up_from_a_wallet_is_not_made_again(exchange: Exchange) -> None:
-    """Another hash, and the same recipient and value: a person tells, and nobody is paid twice."""
+    """Another hash, and the same recipient and value: a person tells, and no payment is made twice."""
     paid = await exchange.pay("pay-1", recipient(1), 5)
     await exchange.turn()
     sped_up = exchange.sign_elsewhere(0, recipient(1), 5)

@@ -141,7 +141,8 @@ async def test_a_head_that_goes_back_is_counted_and_moves_nothing(
 async def test_a_count_of_a_backend_that_lags_consumes_no_reservation(
     database: Database, clock: Clock, anvil: Anvil
 ) -> None:
-    """A caller who signs himself, and says nothing: the chain is asked about him at blocks that are named."""
+    """A caller that signs by itself, and says nothing: the chain is asked about it at blocks that are
+    named."""
     async with uneven(database, anvil, hold_seconds=10.0, idle_seconds=0.01) as (exchange, rpc):
         (held,) = await exchange.node.reserve(exchange.signer, ["outside"])
         exchange.sign_elsewhere(held.nonce, recipient(2), 7)

@@ -63,7 +63,7 @@ async def test_the_node_of_another_signer_sees_it_too(database: Database, clock:
 
 
 async def used_outside(exchange: Exchange) -> int:
-    """A nonce that its caller signs himself; it is mined, and he says nothing."""
+    """A nonce that its caller signs; it is mined, and the caller says nothing."""
     (held,) = await exchange.node.reserve(exchange.signer, ["outside"])
     exchange.anvil.rpc("anvil_setNonce", exchange.signer.name, hex(held.nonce + 1))
     exchange.anvil.mine()
@@ -78,12 +78,13 @@ async def status_of(exchange: Exchange, request_id: str) -> str:
 async def test_the_chain_is_asked_about_a_caller_that_says_nothing(
     database: Database, clock: Clock, anvil: Anvil
 ) -> None:
-    """No managed transaction is there, and nobody gives a command. Before his time is over nobody asks."""
+    """There is no managed transaction, and no command is given. Before the caller's time is over the chain
+    is not asked."""
     async with opened(database, anvil, idle_seconds=0.01, hold_seconds=10.0) as exchange:
         await used_outside(exchange)
         exchange.anvil.mine(3)
         await exchange.maintenance.ask_the_chains()
-        assert await status_of(exchange, "outside") == "HELD", "his time is not over"
+        assert await status_of(exchange, "outside") == "HELD", "the caller's time is not over"
         clock.advance(11)
         assert await exchange.sample("overdue") == 1
 

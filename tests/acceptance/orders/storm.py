@@ -108,7 +108,7 @@ class Storm:
         self._planned_faults: Counter[str] = Counter()
 
     def place(self, count: int) -> None:
-        """Orders for every venue, before anybody works."""
+        """Orders for every venue, before a worker starts."""
         with self._database.connect() as connection:
             run(connection, webhooks.add("audit", None, ["orders"], "the storm"))
             for name in self._brokers:

@@ -86,7 +86,7 @@ def is_sent(database: Database) -> bool:
 
 
 def is_refused(database: Database) -> bool:
-    """Whether anybody's settlement was."""
+    """Whether any settlement was."""
     with database.connect() as connection:
         row = connection.execute(
             "select coalesce(sum(refused), 0) > 0 from fencepost.refusal_counts()"

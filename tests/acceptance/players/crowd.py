@@ -19,7 +19,7 @@ AGAIN = {409, 503}
 
 @dataclass(frozen=True)
 class Wish:
-    """One request, and what it does to whom as far as it is known before."""
+    """One request, and what it does to which player, as far as it is known before."""
 
     player_id: str
     request_id: str

@@ -92,7 +92,7 @@ class Untidy:
         return ()
 
     def remains(self, env: SystemEnvironment) -> Iterable[Breach]:
-        """Nobody asks for this before the faults are over."""
+        """Not asked for before the faults are over."""
         self._calm = True
         return ()
 
@@ -124,7 +124,7 @@ DONE = "insert into effect values (%(id)s)"
 
 
 class GoesByItsWatch(Forgetful):
-    """Who judges by his own clock that another has had a wish for long enough, and does it again."""
+    """Judges by its own clock that another has had a request for long enough, and does it again."""
 
     name = "goes-by-its-watch"
     processes = 2

@@ -1,4 +1,4 @@
-"""A system whose files are there too early: before anybody knows that their checkpoint will be durable."""
+"""A system whose files are there too early: before it is known that their checkpoint will be durable."""
 
 from typing import Any
 from unittest import mock

@@ -49,7 +49,7 @@ async def nonces(env: SystemEnvironment) -> AsyncGenerator[FewNonces]:
 
 @asynccontextmanager
 async def caller(env: SystemEnvironment, place: int) -> AsyncGenerator[asyncio.Future[Any]]:
-    """One node with its caller, who stops when nothing of his place is left."""
+    """One node with its caller, which stops when nothing of its part is left."""
     async with Fencepost(env.database.url) as fp:
         node = Node(fp, NoncesSettings(node_address=f"http://node-{place}", lease_seconds=10))
         await node.start()
@@ -120,7 +120,7 @@ async def test_a_request_without_a_nonce_is_seen(env: SystemEnvironment, nonces:
            where s.signer_id = a.signer_id and s.signer = 's1' and a.nonce = 7""",
     )
 
-    # Its caller was told a nonce that nobody knows of, which is as bad as one that is another's.
+    # Its caller was told a nonce that the database does not know, which is as bad as one that is another's.
     assert rules(nonces, env) == {"lost", "no nonce left out", "doubled"}
 
 
@@ -141,7 +141,7 @@ async def test_a_nonce_that_no_caller_asked_for_is_seen(env: SystemEnvironment, 
            where nonce = 7 and signer_id = 1""",
     )
 
-    # His whose it was is without one, and was told that it is his.
+    # The caller that it belonged to is without one, and was told that it has it.
     assert rules(nonces, env) == {"unrequested", "lost", "doubled"}
 
 

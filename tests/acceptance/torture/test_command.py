@@ -53,7 +53,7 @@ def test_one_that_is_asked_to_end_leaves_nothing_behind(tmp_path: Path, wish: si
                 )
             )
             process.send_signal(wish)
-            # Nobody waits for an answer that nobody gives any more.
+            # Nothing waits for an answer that is not given any more.
             process.wait(60)
 
         assert process.returncode == ExitCode.INTERRUPTED

@@ -20,7 +20,7 @@ pytestmark = [
         reason="a disk whose power can be cut needs root on Linux, and /dev/fuse",
     ),
 ]
-# The control: commits are answered long before anybody writes them.
+# The control: commits are answered long before they are written.
 UNSYNCED = {"synchronous_commit": "off", "wal_writer_delay": "10s"}
 
 

@@ -1,4 +1,5 @@
-"""Backups that are restored in the middle of a torture: `recover` leaves nobody a token of the lost time."""
+"""Backups that are restored in the middle of a torture: `recover` leaves no client a valid token of the
+lost time."""
 
 from collections.abc import Callable, Mapping
 

@@ -23,7 +23,7 @@ PLACE = "fencepost_torture.systems._scheduled_jobs:ODD_JOBS"
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 SECONDS = 10
 
-# What workers leave behind who do everything right, by nobody's code but the test's.
+# What correct workers leave behind, made by the test's own code alone.
 WORKED: LiteralString = """
     with done as (
       insert into effect (key, job_id, attempt)

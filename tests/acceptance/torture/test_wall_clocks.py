@@ -1,4 +1,4 @@
-"""Clocks that jump: of nodes, which nobody may go by, and PostgreSQL's own, by which everybody goes."""
+"""Clocks that jump: of nodes, which nothing may use, and PostgreSQL's own, which everything uses."""
 
 import sys
 from collections.abc import Mapping

@@ -92,7 +92,7 @@ async def test_a_grant_whose_reply_was_lost_happens_once(example: Example, datab
         async with Fencepost(proxy.url) as fp:
             drop_rule = proxy.lose_commit_reply()
             answer = await grant(fp, 7, "request-1", "sword")
-            assert drop_rule.sprung.is_set()
+            assert drop_rule.fired.is_set()
 
     assert answer == {"player": 7, "granted": "sword", "repeated": True}
     assert swords(database) == 1

@@ -181,7 +181,7 @@ async def test_a_block_whose_lease_was_taken_over_raises_not_owner(
 async def test_a_block_is_cancelled_though_its_thread_hears_nothing(
     declared: Fencepost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server hangs: nobody refuses the renewal, and the time of the lease passes."""
+    """The server hangs: the renewal is not refused, and the time of the lease passes."""
     let_go = threading.Event()
 
     def hang(_: LeaseKeeper) -> None:

@@ -33,7 +33,7 @@ def program() -> Server:
 
 @pytest.fixture
 def backends() -> int:
-    """Fewer than the pools have connections: nobody has a backend to himself."""
+    """Fewer than the pools have connections: no connection has a backend of its own."""
     return 2
 
 

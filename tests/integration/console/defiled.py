@@ -1,4 +1,4 @@
-"""Rows as a hostile neighbour leaves them: a text of his behind each text in the tables of the services."""
+"""Rows as a hostile neighbour leaves them: its text behind each text in the tables of the services."""
 
 from __future__ import annotations
 

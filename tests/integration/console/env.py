@@ -72,7 +72,7 @@ class ConsoleEnv:
 
     @contextmanager
     def visitor(self, role: Role) -> Generator[httpx.Client]:
-        """Logged in by a link; `form_token` of his pages is in the header that scripts send."""
+        """Logged in by a link; `form_token` of the pages is in the header that scripts send."""
         with self.stranger() as client:
             assert client.get(self.link(role)).status_code == 303
             client.headers["x-form-token"] = form_token(client)

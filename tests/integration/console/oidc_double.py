@@ -1,4 +1,4 @@
-"""An OpenID provider for tests, as a process of its own, and whom it knows."""
+"""An OpenID provider for tests, as a process of its own, and the users that it knows."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def openid_provider() -> Generator[str]:
 
 
 def trusting(issuer: str) -> ConsoleSettings:
-    """A console that lets in whom the provider vouches for."""
+    """A console that admits the users that the provider names."""
     return ConsoleSettings(
         look_seconds=0.2,
         public_url=PUBLIC_URL,

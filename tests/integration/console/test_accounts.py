@@ -1,4 +1,4 @@
-"""Who is no user gets no session and no token; and what is no name is nobody's."""
+"""An unknown user gets no session and no token; and what is no name belongs to no user."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar

@@ -1,4 +1,4 @@
-"""What an operator does is done by the kernel's functions, and written down with his name."""
+"""What an operator does is done by the kernel's functions, and recorded with the operator's name."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def test_a_savepoint_asks_the_workers_for_a_commit_first(env: ConsoleEnv) -> Non
         saving = thread.submit(client.post, "/api/flows/shop-2/save", json={"savepoint": "now"})
         deadline = time.monotonic() + 60
         while env.call(flow_store.orders("shop-2")).commit_asked_at is None:
-            assert not saving.done(), "nobody was asked"
+            assert not saving.done(), "no worker was asked"
             assert time.monotonic() < deadline
         commit(env, task, 2, before=1)
 

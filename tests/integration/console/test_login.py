@@ -1,4 +1,4 @@
-"""Who comes in: passwords, links, sessions, tokens; and who does not."""
+"""Login by passwords, links, sessions and tokens; and what is refused."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ ROWS: LiteralString = """
       select 'user-' || n, now(), 'test' from generate_series(1, 6) n;
     insert into fencepost.account_role (service, name, role, made_at, made_by)
       select 'console', 'user-' || n, 'viewer', now(), 'test' from generate_series(1, 6) n;
-    -- Takeovers below more events of jobs than anybody would look through.
+    -- Takeovers below more events of jobs than a query should read.
     insert into fencepost.event (at, noun, subject, event, actor, token, detail)
       select now(), 'lease', 'door-' || n, 'taken_over', 'b', n, '{"from": "a"}' from generate_series(1, 7) n;
     insert into fencepost.event (at, noun, subject, event, actor)

@@ -1,4 +1,4 @@
-"""The authorization matrix: every route, every role, and nobody."""
+"""The authorization matrix: every route, every role, and without login."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def test_a_caller_that_died_is_not_seen_when_its_lease_is_over_and_its_place_is_
 ) -> None:
     with psycopg.connect(database.url, autocommit=True) as connection:
         for life in range(12):
-            # None of them leaves: each finds the places of the dead, and nobody has more than one.
+            # None of them leaves: each finds the numbers of the dead, and none has more than one.
             worker = WorkerRegistry(f"worker-{life}", ["mail"], Serves({"send": None}), ttl_seconds=60)
             worker.keep(connection)
             worker.keep(connection)

@@ -1,4 +1,4 @@
-"""A driver as its user has it: his own transaction, his own statements, and our calls inside.
+"""A driver as its user has it: the user's transaction, the user's statements, and our calls inside.
 
 Every port answers the same questions in blocking form, so that one test serves them all: the async ones bring
 an event loop that runs for the length of each question.

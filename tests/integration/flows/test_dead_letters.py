@@ -260,7 +260,7 @@ async def test_what_came_back_long_ago_is_forgotten_and_numbers_go_on(harness: F
 
 
 async def test_what_may_be_read_again_is_not_forgotten(harness: FlowHarness) -> None:
-    """What is young, what nobody has taken, and what a savepoint does not have."""
+    """What is young, what was not taken, and what a savepoint does not have."""
     await came_back(harness)
 
     async def forget(taken: int, keep_seconds: float) -> int:

@@ -48,7 +48,7 @@ async def test_windows_close_though_a_stream_is_silent_and_a_replay_knows_it(
         await harness.until(lambda: set(floors(harness)) == {(25.0,)})
     assert closed(harness) == [("a", 0.0, 2), ("b", 0.0, 1)]
 
-    # Another process, to which nobody is silent yet: the first window stays closed all the same.
+    # Another process, for which no partition is silent yet: the first window stays closed all the same.
     send(harness, "slow", ["a", 4, 5], ["b", 26, 6], ["a", 41, 7])
     send(harness, "quick", ["b", 42, 8])
     async with harness.running(harness.worker(flow(groups, idle_after=600))):

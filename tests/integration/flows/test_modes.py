@@ -191,7 +191,7 @@ async def test_a_repeat_after_the_time_to_live_changes_nothing(harness: FlowHarn
 
 
 async def test_documents_with_an_id_and_a_value_are_documents(harness: FlowHarness) -> None:
-    """Readings of one sensor, which nobody has called the same."""
+    """Readings of one sensor, which have no common id."""
     readings = [{"id": "s1", "value": 20}, {"id": "s1", "value": 21}]
     flow = Flow("readings").source(IterableSource(readings))
     await harness.run(flow.sink(RedisIdempotentList("out", ttl_seconds=600)))

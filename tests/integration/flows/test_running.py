@@ -129,7 +129,7 @@ async def test_a_source_that_was_trimmed_is_refused(harness: FlowHarness) -> Non
 
 
 async def test_a_stream_that_is_trimmed_ahead_of_its_reader_is_not_read_on(harness: FlowHarness) -> None:
-    """What was between would be passed by, and nobody would know."""
+    """What was between would be skipped, and that would not be noticed."""
     for n in range(30):
         harness.redis.xadd("a", {"data": str(n)})
     reader = await RedisStreams("a").open(harness.context(), "a", None)

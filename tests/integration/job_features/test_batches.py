@@ -311,7 +311,7 @@ do $$ begin execute replace(pg_get_functiondef('fencepost._batch_count(bigint[],
 
 
 async def test_a_planted_bug_forgets_the_callback(database: Database, fp: Fencepost, probes: Probes) -> None:
-    """Without the lock on the batch nobody waits at zero, and the test of the race above fails."""
+    """Without the lock on the batch no transaction waits at zero, and the test of the race above fails."""
     probes.plant(RACE)
     jobs, callback = await submitted(fp, 65)
     running = {one.job_id: one for one in await claim(fp, jobs)}

@@ -44,7 +44,7 @@ async def test_a_caller_that_waits_is_told_when_the_job_ends(
     await probes.until("they listen", lambda: probes.value(SLEEPERS) == 1 and bool(probes.rows(LISTENING)))
     await end(fp, job, 7)
     assert await asyncio.wait_for(asyncio.gather(*waiting), 60) == [7, 7, 7]
-    assert probes.value(SLEEPERS) == 0, "the job has ended, so nobody needs to be told again"
+    assert probes.value(SLEEPERS) == 0, "the job has ended, so no waiter is told again"
 
 
 async def test_a_job_that_ends_before_any_caller_says_that_it_waits_leaves_no_caller_to_be_told(

@@ -72,7 +72,7 @@ async def test_a_caller_that_has_drawn_all_there_was_is_called_by_redis_again(ha
             for _ in range(SINGLES_MAX):
                 await submit(harness, 1)
                 await harness.until_all_ended()
-                # The first of them may be drawn: he goes on for a moment.
+                # The first of them may be claimed: the worker goes on for a moment.
                 if driven(harness) >= before + 3:
                     return
     pytest.fail(f"of {SINGLES_MAX} jobs, one after another, Redis drove {driven(harness) - before}")

@@ -98,7 +98,7 @@ async def test_a_lost_lease_stops_the_handler_and_nothing_is_written(harness: Jo
 
 
 async def test_a_database_that_falls_silent_does_not_keep_a_job_running(database: Database) -> None:
-    """The worker's own clock ends the lease: nobody tells it that the time is over."""
+    """The worker's own clock ends the lease: nothing else tells it that the time is over."""
     began, stopped = asyncio.Event(), asyncio.Event()
     with Proxy.for_postgres(database.url) as proxy:
         async with open_harness(database, None, through=proxy.url) as harness:

@@ -57,7 +57,7 @@ async def test_a_restart_in_the_middle_loses_and_doubles_nothing(
 
 
 async def test_a_finish_whose_reply_was_lost_is_settled_and_not_repeated(database: Database) -> None:
-    # Without Redis, and after the first sweep, nobody else commits.
+    # Without Redis, and after the first sweep, nothing else commits.
     with Proxy.for_postgres(database.url) as proxy, Signals() as signals:
         async with open_harness(database, None, through=proxy.url) as harness:
 
@@ -103,7 +103,7 @@ async def test_entries_that_were_read_while_a_claim_failed_are_claimed_too(
         return await claim(self, entries)
 
     def reading_on(_self: Fetcher) -> None:
-        """Who draws what the streams do not hold yet has nothing to read."""
+        """A claim of what the streams do not hold yet has nothing to read."""
 
     monkeypatch.setattr(Fetcher, "read", reading)
     monkeypatch.setattr(Fetcher, "_claim", claiming)

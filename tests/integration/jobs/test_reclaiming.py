@@ -62,7 +62,7 @@ def decisions(harness: JobHarness) -> dict[tuple[str, str], float]:
 
 
 def recorded(harness: JobHarness, job_id: int, entry_id: str) -> None:
-    """The truth knows that the job was driven by this entry, so that nobody drives it anew."""
+    """The database knows that the job was dispatched by this entry, so that it is not dispatched again."""
     harness.redis.set("fencepost:{jobs}:incarnation", "life")
     with harness.database.connect() as connection:
         connection.execute("select fencepost.job_dispatched(%s, %s, 'life')", ([job_id], [entry_id]))
@@ -165,7 +165,7 @@ async def test_a_holder_that_stands_still_inside_its_fence_is_ended_past_the_gra
     attempt = claim(harness, job_id)
     with psycopg.connect(harness.database.url) as holder:
         holder.execute("select fencepost.job_fence(%s, %s, 'other')", (job_id, attempt))
-        # COPY: no timeout of the server ends him.
+        # COPY: no timeout of the server ends the holder.
         holder.pgconn.exec_(b"copy effect (note) from stdin")
         clock.advance(61)
         async with harness.working():

@@ -224,7 +224,7 @@ async def test_a_trimmed_entry_is_driven_again(harness: JobHarness) -> None:
     async with harness.fp.transaction() as tx:
         jobs = [(await nothing.submit(tx)).job_id for _ in range(3)]
     with Signals() as signals:
-        # Nobody reads: the worker that drives them has no place.
+        # Not read: the worker that dispatches them has no room.
         async with _driving_only(harness):
             await signals.wait("dispatch.ticked", count=3)
             await harness.until(

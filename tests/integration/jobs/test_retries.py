@@ -130,7 +130,7 @@ async def test_a_thread_that_outlives_its_time_keeps_its_place_and_writes_nothin
         await harness.until_state(submitted.job_id, "dead")
         async with harness.fp.transaction() as tx:
             next_one = await other.submit(tx)
-        # One place, and a thread that nobody can end is on it.
+        # Room for one, and a thread that cannot be ended has it.
         with Signals() as signals:
             await signals.wait("reclaim.ticked", count=3)
         assert harness.job(next_one.job_id).state in ("pending", "dispatched")
@@ -215,7 +215,7 @@ async def test_a_result_that_is_too_large_harms_no_other_caller(harness: JobHarn
 
 
 async def test_a_job_that_kills_its_workers_ends_too(harness: JobHarness, clock: Clock) -> None:
-    """Its tries are counted at the claim: nobody lives to report the failure."""
+    """Its tries are counted at the claim: no process survives to report the failure."""
 
     @harness.fp.job("default", tries=3, lease=60)
     async def never_runs(job: Job) -> None: ...

@@ -66,7 +66,7 @@ async def test_a_payload_that_does_not_fit_is_refused_where_it_is_submitted(harn
     @harness.fp.job("default")
     async def typed(job: Job, x: int) -> None: ...
 
-    wrong: Any = {"x": "many"}  # As from code that nobody type-checks.
+    wrong: Any = {"x": "many"}  # As from code that is not type-checked.
     async with harness.fp.transaction() as tx:
         with pytest.raises(InvalidInput):
             await typed.submit(tx, **wrong)

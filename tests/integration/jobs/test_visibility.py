@@ -75,7 +75,7 @@ async def test_the_backlog_is_measured_in_redis_and_in_the_truth(harness: JobHar
     async with harness.fp.transaction() as tx:
         for _ in range(300):
             await nothing.submit(tx)
-    # The stream takes fifty; nobody reads them, because they are all of a kind that runs elsewhere.
+    # The stream takes fifty; they are not read, because they are all of a kind that runs elsewhere.
     harness.execute("update fencepost.job set kind = 'elsewhere'")
     async with harness.working(quick(stream_maxlen=100, batch=10, concurrency=1)):
         await harness.until(

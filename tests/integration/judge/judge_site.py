@@ -35,7 +35,7 @@ class JudgeSite:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
         read = read_problem(place, self.store)
-        # Nobody infers a limit here: a second, where the files give none.
+        # No limit is inferred here: a second, where the files give none.
         problem = read.problem if read.timing is None else given(read.problem, 1)
         return problem.model_copy(update=changes)
 

@@ -1,5 +1,5 @@
 /* A kernel with cgroup v2 on paper: a folder of files, linked in front of the box's own calls. What stands in TREE/new is in every
- * group that is made; what was written in one that somebody joined is kept in TREE/last. The groups themselves are not tested by it, nor is the kernel. */
+ * group that is made; what was written in one that a process joined is kept in TREE/last. The groups themselves are not tested by it, nor is the kernel. */
 #define _GNU_SOURCE
 #include "box.h"
 

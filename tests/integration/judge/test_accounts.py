@@ -1,4 +1,4 @@
-"""Who may do what: every route and every role, tokens, and how fast one may submit."""
+"""Rights: every route and every role, tokens, and how fast a user may submit."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,8 @@ from fencepost_judge._role import ACCOUNTS, JudgeRole
 from tests.integration.judge.judge_env import PROGRAM, SERVER_TOKEN, open_office
 
 ROLES = {None: 0, "fpj_unknown": 0, "wrong": 0, "con": 1, "jo": 2, "ada": 3, SERVER_TOKEN: 3}
-"""Who asks: nobody, made-up tokens, a contestant, a jury, an admin, the operator; and how much each may."""
+"""The callers: without a token, with made-up tokens, a contestant, a jury, an admin, the operator; and the
+rights of each."""
 
 NAMES = ("job_id", "slug", "name", "token_id", "generation", "contest", "clarification_id", "interval_id")
 
@@ -122,7 +123,7 @@ async def test_a_token_is_shown_once_and_ends_with_its_time_its_revocation_or_it
         await office.ask(SERVER_TOKEN, "DELETE", f"/judge/api/tokens/{made[0]['token_id']}")
         await office.ask(SERVER_TOKEN, "DELETE", "/judge/api/users/bob")
         refused = await known()
-        # Who comes back does not come back with the old token.
+        # A user that is enabled again cannot use the old token.
         await office.ask(SERVER_TOKEN, "PUT", "/judge/api/users/bob", json={"role": "contestant"})
         back = await known()
         clock.advance(3 * 86_400)

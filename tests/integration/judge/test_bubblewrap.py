@@ -59,7 +59,7 @@ WEAKER = {
     "memory_reserved_only",
     # On a disk, which takes its time, and is looked at while it fills.
     *("many_outputs", "large_output_file"),
-    # Nobody counts inodes here, nor memory that belongs to no single process, nor what is used in a blink.
+    # Inodes are not counted here, nor memory that belongs to no single process, nor what is used in a blink.
     *("disk_inodes", "disk_folders", "memory_children", "memory_memfd", "memory_stack"),
     # A variable PWD is bubblewrap's own.
     "environment_is_empty",

@@ -129,7 +129,7 @@ async def test_without_a_peak_the_largest_process_is_told_and_never_nothing(
 def test_v2_is_used_where_its_controllers_were_given_to_us(
     paper: Paper, controllers: str, place: str, kind: str
 ) -> None:
-    """Who is in the leaf for judges already uses the group above it."""
+    """A process in the leaf for judges already uses the group above it."""
     paper.lay(controllers=controllers, place=place)
 
     assert paper.probe() == kind

@@ -271,7 +271,7 @@ async def test_a_feed_is_resumed_without_a_gap_and_thaws_with_the_scoreboard(
     assert final["awards"]["first-to-solve-echo"]["team_ids"] == ["2"]
     assert (finished.status_code, rejoined.status_code) == (204, 400)
     assert wrong == [400, 400, 400]
-    # For a jury, to whom nothing is hidden, the tokens are the numbers of all changes.
+    # For a jury, which sees everything, the tokens are the numbers of all changes.
     tokens = [int(one["token"]) for one in seen["jo"] if "token" in one]
     assert tokens == list(range(tokens[0], tokens[0] + len(tokens)))
     assert str(first) in final["judgements"]

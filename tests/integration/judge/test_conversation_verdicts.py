@@ -18,7 +18,7 @@ pytestmark = [
     pytest.mark.xdist_group("judge_conversation_verdicts"),
 ]
 
-# Each says three numbers and wants each of them back. When nobody answers, the first gives its verdict, and
+# Each says three numbers and wants each of them back. When no answer comes, the first gives its verdict, and
 # the others fail as programs in their languages do.
 C = """
 #include <stdio.h>

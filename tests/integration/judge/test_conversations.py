@@ -123,7 +123,7 @@ async def test_a_testlib_interactor_is_called_as_it_expects(tmp_path: Path) -> N
         "data/secret/1.in": "21\n",
         "data/secret/1.ans": "\n",
     }
-    # Each listens first: to whom is gone already, an interactor does not get to speak.
+    # Each reads first: an interactor cannot write to a program that has ended.
     programs = ("print(int(input()) * 2)\n", "input()\nprint(1)\n", "input()\n")
     right, wrong, silent = await sentences(tmp_path, files, *programs)
 

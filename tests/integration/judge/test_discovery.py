@@ -295,7 +295,7 @@ async def test_a_user_of_etcd_logs_in_again_when_its_token_expires(tmp_path: Pat
 
 
 def _empty(server: EtcdServer) -> None:
-    """Of those whom other tests left there."""
+    """Of those that other tests left there."""
     server.ask("/v3/kv/deleterange", {"key": _coded(PREFIX), "range_end": _coded(PREFIX[:-1] + "0")})
 
 

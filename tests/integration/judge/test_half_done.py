@@ -1,4 +1,5 @@
-"""Who dies between the first write and the commit leaves nothing half done; the same again does it whole."""
+"""A process that dies between the first write and the commit leaves nothing half done; the same again does
+it whole."""
 
 from collections.abc import Generator
 from contextlib import contextmanager

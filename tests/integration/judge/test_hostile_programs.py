@@ -88,9 +88,9 @@ async def _visit(folder: Path, chosen: list[str], *, agents: bool) -> Visit:
         with suppress(TimeoutError):
             await until("nothing runs in a box", lambda: not env.processes())
         left = env.processes()
-    # And when they are closed, nobody waits there for another.
+    # And when they are closed, no process waits there for another.
     with suppress(TimeoutError):
-        await until("nobody is in a box", lambda: not env.processes(ours=True))
+        await until("no process is in a box", lambda: not env.processes(ours=True))
     left += env.processes(ours=True)
     return Visit(
         ran,

@@ -1,4 +1,4 @@
-"""Imports: what a stranger's package may cost, and whom it may delay."""
+"""Imports: what a stranger's package may cost, and what it may delay."""
 
 import asyncio
 import io

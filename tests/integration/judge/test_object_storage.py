@@ -82,7 +82,7 @@ async def test_a_judge_works_from_a_bucket_and_blames_itself_when_it_is_gone(
         with pytest.raises(JudgeFault, match="data: JUDGE_STORE"):
             await judge_site.sentence(new, "python", SUMS["python"])
 
-    # What is at hand is judged on; what is not is nobody's wrong answer.
+    # What is here is judged; what is missing is no wrong answer.
     assert (before.verdict, after.verdict) == ("AC", "AC")
 
 

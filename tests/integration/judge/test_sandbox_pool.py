@@ -118,7 +118,7 @@ async def test_the_death_of_the_supervisor_ends_the_program(env: JudgingEnv) -> 
         run = asyncio.create_task(agent.run(order, files))
         await until("it runs in a box", lambda: bool(env.processes()))
         os.kill(pid, signal.SIGKILL)
-        await until("nobody is in a box", lambda: not env.processes(ours=True))
+        await until("no process is in a box", lambda: not env.processes(ours=True))
         await asyncio.gather(run, return_exceptions=True)
     await agent.close()
 
@@ -148,7 +148,7 @@ asyncio.run(main())
         finally:
             judge.kill()
             judge.wait()
-        await until("nobody is in a box", lambda: not env.processes(ours=True))
+        await until("no process is in a box", lambda: not env.processes(ours=True))
         shutil.rmtree(env.folder / "second")
 
 
@@ -241,7 +241,7 @@ async def test_without_cgroups_the_same_verdicts_come_from_limits_of_the_process
 
     assert said == names
     assert hello["cgroup"] == "none"
-    await until("nobody is in a box", lambda: not env.processes(ours=True))
+    await until("no process is in a box", lambda: not env.processes(ours=True))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
@@ -381,7 +381,7 @@ async def test_ten_thousand_mixed_runs_leave_nothing_and_get_their_verdicts(env:
             names = list(mixed)
             ran = await asyncio.gather(*(env.run(boxes, ["/app/zoo", name]) for name in names))
             assert {n: r.outcome.verdict for n, r in zip(names, ran, strict=True)} == mixed
-    await until("nobody is in a box", lambda: not env.processes(ours=True))
+    await until("no process is in a box", lambda: not env.processes(ours=True))
     assert env.counted("fencepost_judge_sandbox_retries_total") == 0
 
 

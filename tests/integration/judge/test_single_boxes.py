@@ -128,7 +128,7 @@ sys.exit("a process was left to us")
     [({}, '"verdict":"OK"'), ({"binds": {"missing": "/app"}}, "bind: "), ({"args": ["/app/no"]}, "exec: ")],
 )
 def test_a_single_box_leaves_no_process_behind(env: JudgingEnv, change: dict[str, Any], said: str) -> None:
-    """In a container nobody may bury what is left: also where it could not be made, they end first."""
+    """In a container no process may reap what is left: also where it could not be made, they end first."""
     words = [*replace(ORDER, **change).words(), *env.site.words(), "fd1=2"]
     for _ in range(5):
         done = subprocess.run(
@@ -143,7 +143,7 @@ def test_a_single_box_leaves_no_process_behind(env: JudgingEnv, change: dict[str
 
 
 async def test_a_single_box_is_seen_to_its_end_when_its_run_is_cancelled(env: JudgingEnv) -> None:
-    """The caller may close its loop at once, and nobody would be left to reap it."""
+    """The caller may close its loop at once, and nothing would be left to reap it."""
     pid = env.folder / "pid"
     slow = env.script(f"[ $1 = run ] && echo $$ >{pid}.new && mv {pid}.new {pid} && sleep 0.5")
     async with env.boxes(slots=1, agents=False, box_program=slow) as boxes:

@@ -22,7 +22,7 @@ NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 def connect(database: Database) -> Iterator[Callable[[], Caller]]:
     """Another caller as the application, for tests in which two meet.
 
-    It has a backend of its own, whom a test may name and stop, also where a pooler stands before the server.
+    It has a backend of its own, which a test may name and stop, also where a pooler stands before the server.
     """
     url = database.server.url(database.name, SERVICE)
     with ExitStack() as stack:

@@ -32,7 +32,7 @@ def begun(caller: Caller, query: LiteralString, *values: Any) -> Generator[Futur
 def wait_until_blocked(admin: Caller, caller: Caller) -> None:
     """Return when the caller waits for a lock that another session holds.
 
-    A pooler tells its clients numbers of its own: then it is anybody in the database of the test.
+    A pooler tells its clients numbers of its own: then it is any backend in the database of the test.
     """
     Deadline(SECONDS_MAX, f"backend {caller.pid} waits for a lock").wait(
         lambda: bool(admin.value(IS_BLOCKED, caller.pid, caller.pid))

@@ -55,7 +55,7 @@ def test_a_wrong_argument_is_named_and_nothing_is_written(
     assert contents(admin) == before
 
 
-# Who provokes what is not provoked here.
+# The tests that provoke what is not provoked here.
 ELSEWHERE = {
     ("checkpoint_store", "state"): "test_checkpoint.py, with --full: it takes 256 MB",
     ("schedule_fire", "ticks"): "test_schedule.py: it takes a schedule",

@@ -116,7 +116,7 @@ def test_every_kind_has_a_rate_and_a_burst_of_its_own(app: Caller) -> None:
     app.invalid("bursts", "select fencepost.rate_declare('{a, b}', '{1, 1}', '{1}')")
 
 
-# What the owner of a running job and the holder of a lease do; each answers, or raises, why he may not.
+# What the owner of a running job and the holder of a lease do; each answers, or raises, why it may not.
 OWN_ACTS: dict[LiteralString, str] = {
     "job_fence({id}, 1, 'w')": "raises",
     "job_finish({id}, 1, 'w')": "raises",

@@ -185,7 +185,7 @@ def test_the_life_of_a_job_is_its_own(app: Caller, clock: Clock, situation: str)
     alone = whole_life(app, f"job:{job_id}")
     assert len(alone) > 1
 
-    # Who waits for a busy key cannot be made twice.
+    # What waits for a busy key cannot be made twice.
     for other in (name for name in SITUATIONS if "busy" not in name):
         app.execute("select fencepost.queue_resume('mail', 'carol')")
         app.execute("select fencepost.job_claim_many(%s, 'stranger')", [SITUATIONS[other](app, clock)])

@@ -150,7 +150,7 @@ def test_the_next_due_is_the_first_pending_one_of_a_queue_that_is_not_paused(
         assert app.value(due, queue) == min(pending)
         for priority in (2, 3):
             at = min(pending) - timedelta(seconds=priority)
-            # Nobody submits into the past: the clock was there.
+            # Nothing is submitted into the past: the clock was there.
             clock.advance((at - clock.now()).total_seconds())
             early = app.value(SUBMIT, queue, "send", priority)
             assert app.value(due, queue) == at

@@ -147,7 +147,7 @@ def test_a_slot_is_emptied_when_its_slice_has_left_the_window(
 
 def test_a_slot_that_is_in_use_again_is_not_emptied(app: Caller, admin: Caller, clock: Clock) -> None:
     claim(app, uuid7(clock.now()))
-    # Nobody cleaned for two days: the slot of noon is by now that of noon two days later.
+    # Not cleaned for two days: the slot of noon is by now that of noon two days later.
     clock.advance(8 * SLICE)
     claim(app, uuid7(clock.now()))
 

@@ -106,7 +106,7 @@ JUDGING: dict[Any, Any] = {
     "worker_unpin": "('h', 'carol', 'why')",
 }
 
-# They add rows, take what nobody else can want, or judge by age alone.
+# They add rows, take what no other caller can want, or judge by age alone.
 ANYWHERE: dict[Any, Any] = {
     "batch_prune": "('1 hour', 1)",
     "batch_results": "(1, null, 1)",

@@ -1,4 +1,4 @@
-"""What an operator does is guarded by the state that he saw."""
+"""What an operator does is guarded by the state that was shown."""
 
 from collections.abc import Callable
 from datetime import timedelta

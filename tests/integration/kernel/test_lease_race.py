@@ -1,4 +1,4 @@
-"""Many who acquire one resource for the first time, at the same moment: one gets it, nobody fails."""
+"""Many owners acquire one resource for the first time, at the same moment: one gets it, none fails."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +12,7 @@ ACQUIRE = "select owner from fencepost.lease_acquire_many(array[%s]::text[], %s,
 
 
 def test_the_first_acquisitions_at_once_have_one_winner(connect: Callable[[], Caller]) -> None:
-    """The row has two unique keys, and the loser must not trip over the one that he did not name."""
+    """The row has two unique keys, and the loser must not fail on the one that it did not name."""
     callers = [connect() for _ in range(CALLERS)]
     barrier = Barrier(CALLERS)
 

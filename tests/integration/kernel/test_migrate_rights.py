@@ -1,4 +1,4 @@
-"""Who may migrate, on a server of its own: roles belong to the whole server."""
+"""The rights that a migration needs, on a server of its own: roles belong to the whole server."""
 
 import subprocess
 import uuid

@@ -27,7 +27,7 @@ def listener(database: Database) -> Iterator[Caller]:
 
 
 def heard(listener: Caller, speaker: Caller) -> list[str]:
-    """What was notified before now: the last word is our own, so that nobody has to wait for silence."""
+    """What was notified before now: the last word is our own, so that no test has to wait for silence."""
     speaker.execute(SILENCE)
     topics: list[str] = []
     for notify in listener.connection.notifies(timeout=SECONDS_MAX):

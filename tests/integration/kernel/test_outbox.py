@@ -1,4 +1,4 @@
-"""Messages are delivered in the order of their key; a held-up key holds up nobody else."""
+"""Messages are delivered in the order of their key; a key that is held up holds up no other."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -138,7 +138,7 @@ def test_puts_of_one_key_follow_each_other(
 
     with begun(second, "select fencepost.outbox_put('orders', 'AAPL', '2') as id") as behind:
         wait_until_blocked(admin, second)
-        assert put(app, "MSFT") == head + 1, "another key waits for nobody"
+        assert put(app, "MSFT") == head + 1, "another key does not wait"
         first.execute("commit")
         later = behind.result()[0]["id"]
 

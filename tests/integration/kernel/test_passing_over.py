@@ -1,4 +1,4 @@
-"""What cleans up takes what is old enough and no more, and waits for nobody."""
+"""A prune takes what is old enough and no more, and waits for no lock."""
 
 from collections.abc import Callable
 from typing import Any

@@ -68,7 +68,7 @@ async def test_a_takeover_waits_and_stands_still_no_longer_than_its_patience(
 
 
 async def test_a_takeover_that_stays_blocked_ends_with_its_patience(database: Database) -> None:
-    """The holder has not expired, so nobody is ended for it."""
+    """The holder has not expired, so no backend is ended."""
     takeover = of_lease("printer", "b", 60, grace_seconds=0)
     with psycopg.connect(database.url) as holder, psycopg.connect(database.admin_url) as admin:
         holder.execute("select fencepost.lease_acquire('printer', 'a', '1 minute')")
@@ -82,5 +82,5 @@ async def test_a_takeover_that_stays_blocked_ends_with_its_patience(database: Da
 
 
 def free(takeover: Takeover[Lease]) -> Takeover[Lease]:
-    """It looks, and evicts nobody."""
+    """It looks, and evicts no backend."""
     return Takeover(takeover.attempt, lambda waiter, seen: Call("select %s::integer", (waiter,), column))

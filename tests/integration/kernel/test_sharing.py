@@ -1,4 +1,4 @@
-"""Who takes work passes over what another has in hand; who changes many locks them in one order."""
+"""A claim skips what another transaction holds; a change of many rows locks them in one order."""
 
 from collections.abc import Callable
 from datetime import timedelta

@@ -80,7 +80,7 @@ async def test_every_node_cleans_and_none_waits_for_another(database: Database) 
 
 
 async def test_a_key_with_a_retention_of_its_own_goes_by_it(database: Database) -> None:
-    """Players keep an hour, the library a day: each key is forgotten in its own time, by anybody."""
+    """Players keep an hour, the library a day: each key is removed in its own time, by either."""
     kept = "select key from fencepost.idempotency_keys order by key"
     with Clock(database.admin_url) as clock:
         async with Fencepost(database.url) as fp:

@@ -47,7 +47,7 @@ async def test_in_phase_two_they_are_refused_and_the_way_back_is_free(
     assert await fp.run(request_id_policy.rate("counters", HOUR)) == [
         request_id_policy.MissingIdRate("AddSome", 0, 1)
     ]
-    # What was refused does not keep anybody from phase 2.
+    # What was refused does not keep a service from phase 2.
     await fp.run(request_id_policy.set_phase("counters", 2, HOUR))
     await fp.run(request_id_policy.set_phase("counters", 1, HOUR))
     await counters.run(add_some, "hits", HITS, request_id=None)

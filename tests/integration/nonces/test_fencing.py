@@ -1,4 +1,4 @@
-"""Nobody writes after he was taken over: not a fresh nonce, not an old one, not after a restart."""
+"""No owner writes after it was taken over: not a fresh nonce, not an old one, not after a restart."""
 
 from collections.abc import Callable
 from typing import LiteralString
@@ -65,7 +65,7 @@ def test_a_caller_that_asks_while_another_holds_it_is_told_its_name(
 def test_the_old_owner_cannot_insert_a_fresh_nonce(
     old: NonceOperator, new: NonceOperator, clock: Clock
 ) -> None:
-    """The row that he would write is one that the new owner has not touched: only the lease can tell."""
+    """The row that it would write is one that the new owner has not touched: only the lease can tell."""
     old.reserve("r1")
     clock.advance(10)
     new.acquire()
@@ -143,7 +143,7 @@ def test_the_owner_moves_only_what_is_its_and_where_it_can_go(old: NonceOperator
     old.caller.execute(take, *old.key)
     confirm, _ = WRITES["nonce_tx_confirm"]
     refused = old.caller.refused("mismatch", confirm, *old.key)
-    assert refused.attempted == {"op": "confirm", "tx_hash": "0xaa"}, "nobody has signed that"
+    assert refused.attempted == {"op": "confirm", "tx_hash": "0xaa"}, "that was never signed"
     old.caller.execute("select fencepost.nonce_tx_reject(%s, %s, %s, %s, 1, 'REJECTED', 'why')", *old.key)
     old.caller.refused("already_finished", note, *old.key)
 
@@ -204,7 +204,7 @@ def test_a_restart_under_the_same_name_does_not_get_the_old_token(
     restarted.acquire()
 
     old.refused_reserve("not_owner", "late")
-    # Also with the token of the new boot, which he may have read somewhere.
+    # Also with the token of the new boot, which it may have read somewhere.
     old.token = restarted.token
     old.refused_reserve("not_owner", "late")
 

@@ -171,7 +171,8 @@ def queue_pair(database: Database, routing: str) -> Generator[Pair]:
         home = home_of(f"signer:1:{SIGNER.lower()}", clients)
         assert home is not None
         (stranger,) = (client for address, client in clients.items() if address != home)
-        # Asked of another signer of that home: who does not know yet that there is one serves it himself.
+        # Asked of another signer of that home: a node that does not know yet that there is one serves it
+        # by itself.
         others = (f"0x{number:040x}" for number in count(1))
         other = next(one for one in others if home_of(f"signer:1:{one}", clients) == home)
         Deadline(60, "both know of both").wait(

@@ -67,7 +67,7 @@ async def test_a_node_that_stops_hands_over(env: NoncesEnv) -> None:
 
 
 async def test_a_node_that_was_stopped_takes_no_signer_any_more(env: NoncesEnv) -> None:
-    """Nobody would renew it, and nobody would hear that another wants it."""
+    """It would not be renewed, and a request of another node would not be heard."""
     first = await env.node(lease_seconds=300)
     await first.stop()
 
@@ -78,7 +78,8 @@ async def test_a_node_that_was_stopped_takes_no_signer_any_more(env: NoncesEnv) 
 async def test_a_signer_that_was_got_after_no_caller_waited_is_handed_over(
     env: NoncesEnv, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who gave up no longer hears that he got it. The node does, and nobody waits for the lease to end."""
+    """A caller that gave up no longer hears that it got it. The node does, and nothing waits for the lease
+    to end."""
     first = await env.node(lease_seconds=300)
     second = await env.node(lease_seconds=300)
     client = env.clients[first]

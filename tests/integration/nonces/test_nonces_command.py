@@ -1,4 +1,4 @@
-"""`fencepost nonces` on a database: what a person sees, and what he may settle."""
+"""`fencepost nonces` on a database: what a person sees, and may settle."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""A backup is restored: what may have been given out or sent in the lost time is given to nobody else."""
+"""A backup is restored: what may have been reserved or sent in the lost time is given to no other caller."""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -150,7 +150,7 @@ def test_a_gap_of_the_backup_is_not_given_again(database: Database, backup: Back
 def test_a_caller_that_gave_a_nonce_back_in_the_lost_time_does_not_give_it_back_again(
     database: Database, backup: Backup
 ) -> None:
-    """It may be another's since. Who still has it asks again, and gets it under a new hold."""
+    """It may be another's since. A caller that still has it asks again, and gets it under a new hold."""
     at(database, lambda operator: operator.reserve("r1"))
     backup.make()
 
@@ -246,7 +246,7 @@ def test_a_sent_transaction_in_doubt_never_takes_another_nonce(database: Databas
 
 
 def test_what_has_ended_is_in_doubt_no_longer(database: Database, backup: Backup) -> None:
-    """Mined as a version that is written down here, or cancelled: nobody has to tell anything any more."""
+    """Mined as a version that is recorded here, or cancelled: no person has to decide anything any more."""
 
     def before(operator: NonceOperator) -> tuple[int, int]:
         sent, waiting = submit(operator, "pay-1"), submit(operator, "pay-2")

@@ -235,7 +235,7 @@ def test_many_ends_are_answered_each(node: NonceOperator) -> None:
 
 
 def test_the_nonce_of_a_managed_transaction_is_its_own_to_settle(node: NonceOperator) -> None:
-    """Given back under it, the gap would be the transaction's still, and nobody could take it."""
+    """Given back under it, the gap would be the transaction's still, and could not be taken."""
     take: LiteralString = "select fencepost.nonce_tx_take(%s, %s, %s, %s, 10, 10)"
     node.caller.execute(SUBMIT, CHAIN, SIGNER, "pay-1")
     assert node.caller.value(take, *node.key) == 1

@@ -19,7 +19,7 @@ KEY = bytes.fromhex("22" * 32)
 ADDRESS = "0x1563915e194D8CfBA1943570603F7606A3115508"
 PASSWORD = "correct horse battery"
 TO = "0x" + "ab" * 20
-# Nobody listens there: what is taken in stays in the queue.
+# No server is there: what is accepted stays in the queue.
 CHAINS = "31337=http://127.0.0.1:9"
 
 

@@ -37,7 +37,7 @@ def test_a_gap_is_counted_for_any_holder_of_the_signer_and_apart_when_it_blocks(
 
     clock.advance(11)
 
-    assert (measures(app)["gaps"], measures(app)["jamming"]) == (1, 1), "also when nobody holds the signer"
+    assert (measures(app)["gaps"], measures(app)["jamming"]) == (1, 1), "also when no node holds the signer"
 
 
 def test_a_caller_that_says_nothing_in_its_time_is_counted_and_asked_for(app: Caller, clock: Clock) -> None:

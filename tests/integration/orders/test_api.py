@@ -74,7 +74,7 @@ def http(database: Database, broker: HostileBroker) -> Iterator[httpx.Client]:
 
 @pytest.fixture
 def still(database: Database, broker: HostileBroker) -> Iterator[httpx.Client]:
-    """The service on a node that sends nothing: the test takes orders itself, or nobody does."""
+    """The service on a node that sends nothing: the test takes orders itself, or they are not taken."""
     with serving(database, broker, OrdersSettings(sending=False)) as client:
         yield client
 

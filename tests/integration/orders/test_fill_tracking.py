@@ -92,7 +92,7 @@ async def test_a_part_of_a_fill_is_stored_and_the_order_is_asked_about_again(dat
 def followed(market: OrdersEnv, clock: Clock) -> tuple[int, fill_source.Followed]:
     order_id = market.accepted()
     market.settle(market.take_one(), "sent", result=OPEN)
-    assert market.run(fill_source.take(BROKER, 60, 10)) == [], "nobody is asked in the same moment"
+    assert market.run(fill_source.take(BROKER, 60, 10)) == [], "none is asked about in the same moment"
     clock.advance(1)
     (taken,) = market.run(fill_source.take(BROKER, 60, 10))
     return order_id, taken

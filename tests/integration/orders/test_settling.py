@@ -174,7 +174,7 @@ def test_an_order_that_is_being_accepted_while_its_head_is_settled_is_sent_next(
     with other.connection.transaction():
         behind = other.accepted("behind")
         assert market.settle(head, "sent").refusal is None
-        assert market.take() == [], "nobody knows yet whether it will be there"
+        assert market.take() == [], "it is not known yet whether it will be there"
     assert [taken.id for taken in market.take()] == [behind]
 
 

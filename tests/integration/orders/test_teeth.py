@@ -90,7 +90,7 @@ async def doubles_of(
     with HostileBroker(Promise.NOTHING, faults=faults, late_seconds=None) as broker:
         async with floor_with(database.url, broker, valid_seconds=valid_seconds) as floor:
             order_id = await floor.place("once")
-            # The error of a first try may be gone again before anybody looks: then the broker was asked.
+            # The error of a first try may be gone again before the test looks: then the broker was asked.
             await floor.until("tried", lambda found: bool(found["last_error"] or found["asks"]), order_id)
             broker.faults = FRIENDLY
             await floor.until_status(order_id, "sent")

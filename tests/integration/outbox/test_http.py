@@ -132,7 +132,7 @@ async def test_a_caller_that_gives_up_leaves_no_answer_behind_for_the_next_one()
 
 
 async def test_a_server_that_speaks_unasked_is_hung_up_on() -> None:
-    """What came before a request is not its answer. (What comes behind it nobody can tell apart: therefore
+    """What came before a request is not its answer. (What comes behind it cannot be told apart: therefore
     an order's answer must name the order.)"""
     hung_up = asyncio.Event()
 

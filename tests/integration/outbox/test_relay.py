@@ -122,7 +122,8 @@ async def test_a_sleeping_relay_is_woken_by_a_put(fp: Fencepost, database: Datab
 
 
 async def test_a_slow_delivery_keeps_its_take(fp: Fencepost) -> None:
-    """The receiver takes longer than the lease: the take is renewed, and nobody delivers it a second time."""
+    """The receiver takes longer than the lease: the take is renewed, and it is not delivered a second
+    time."""
     async with receiving() as receiver:
         receiver.seconds = 1.5
         await fp.run(outbox.put("hooks", {"n": 1}))

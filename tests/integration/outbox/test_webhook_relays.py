@@ -33,7 +33,7 @@ TRANSACTION = {
 
 @pytest.fixture
 def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """A signer, and a chain where nobody listens: what is taken in waits."""
+    """A signer, and a chain without a server: what is accepted waits."""
     key_file = accounts().encrypt(KEY, PASSWORD, kdf="pbkdf2", iterations=10)
     (tmp_path / "key.json").write_text(json.dumps(key_file))
     monkeypatch.setenv("NONCES_KEYSTORE", str(tmp_path))

@@ -140,7 +140,7 @@ def few_workflows(small_plan_database: PlanDatabase) -> Iterator[PlanDatabase]:
 
 
 def _leave_missing(database: Database) -> None:
-    """Nobody has looked at these tables yet."""
+    """These tables have no statistics yet."""
 
 
 def _analyse(database: Database) -> None:

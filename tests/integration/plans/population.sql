@@ -47,7 +47,7 @@ select 'lease-' || i, 1, 'owner', interval '1 hour', clock_timestamp() - interva
        clock_timestamp() + case when i % 3 = 0 then interval '-1 hour' else interval '10 hours' end
 from generate_series(1, current_setting('plans.size')::bigint) i;
 
--- Half of all checkpoints belong to one resource that nobody has pruned.
+-- Half of all checkpoints belong to one resource that was not pruned.
 insert into fencepost.checkpoint (resource, number, token, status, frontier, state, begun_at, stored_at)
 select case when i % 2 = 0 then 'lease-1' else 'lease-' || i end, i, 1, 'committed', '{"offset": 1}', '', clock_timestamp(),
        clock_timestamp()

@@ -107,7 +107,7 @@ def test_a_scope_that_several_players_share_tells_their_requests_apart(table: Ta
 
 @pytest.fixture
 def only_together(table: Table, database: Database) -> None:
-    """Nobody is executed one by one: what is done here is done together."""
+    """None is executed alone: what is done here is done together."""
     mutate(database, EXECUTE, "if outcome <> 'claimed' then", "raise exception 'one by one'; if false then")
 
 

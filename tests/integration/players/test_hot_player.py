@@ -33,7 +33,7 @@ CAVE = ClearDungeon(player_id="ann", dungeon="cave")
 
 
 async def all_at_once(nodes: list[Players], *requests: PlayerRequest) -> list[MutationAnswer | BaseException]:
-    """Every request once, by turns on the nodes: nobody sends anything again."""
+    """Every request once, by turns on the nodes: nothing is sent again."""
     return await asyncio.gather(
         *(nodes[n % len(nodes)].run(one, request_id=f"r{n}") for n, one in enumerate(requests)),
         return_exceptions=True,

@@ -105,7 +105,7 @@ async def test_a_redis_that_answers_late_neither_repeats_nor_hides_the_answer(
         await with_boxes(other)
         proxy.delay(0.5)
         first = await late.run(BOX, request_id="r1")
-        # Redis still has the late node's announcement, which nobody will withdraw: the key answers.
+        # Redis still has the late node's announcement, which is not withdrawn: the key answers.
         again = await other.run(BOX, request_id="r1")
         assert (first.layer, again.layer) == ("executed", "repeat")
         assert again.response == first.response

@@ -47,7 +47,7 @@ async def test_no_more_is_written_than_fits_below_half_of_the_bound(streams: Str
     third = await streams.dispatch("jobs", NORMAL, [60], 100)
     assert [len(sent.entry_ids) for sent in (first, second, third)] == [30, 20, 0]
     assert await streams.length("jobs") == 50
-    # Who was written are the first ones: the answer is read beside the jobs, by place.
+    # Those that were written are the first ones: the answer is read beside the jobs, by place.
     entries = await streams.take({"jobs": 100}, 100, "me")
     assert job_ids(entries) == list(range(50))
 

@@ -42,7 +42,7 @@ PAGES: LiteralString = """
     create table page (round int not null, printer text not null, token bigint not null);
     grant select, insert on page to fencepost_app
 """
-# The planted bug: nobody looks whether the database has all that it ever answered.
+# The planted bug: it is not checked whether the database has all that it ever answered.
 NO_GUARD: LiteralString = """
     create or replace function fencepost.lineage_check(p_mark text, p_recover boolean)
     returns table (state text, mark text, epoch bigint, evidence jsonb)

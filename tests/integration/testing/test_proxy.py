@@ -56,7 +56,7 @@ def test_a_lost_reply_leaves_the_commit_done(proxy: Proxy, database: Database) -
     drop_rule = proxy.lose_commit_reply()
     with pytest.raises(psycopg.OperationalError):
         write(proxy, "a")
-    assert drop_rule.sprung.is_set()
+    assert drop_rule.fired.is_set()
     assert notes(database) == ["a"]
 
 
@@ -64,7 +64,7 @@ def test_a_lost_commit_leaves_nothing_done(proxy: Proxy, database: Database) -> 
     drop_rule = proxy.lose_commit()
     with pytest.raises(psycopg.OperationalError):
         write(proxy, "a")
-    assert drop_rule.sprung.is_set()
+    assert drop_rule.fired.is_set()
     assert notes(database) == []
 
 
@@ -82,7 +82,7 @@ def test_a_statement_that_only_speaks_of_commits_passes(proxy: Proxy) -> None:
     drop_rule = proxy.lose_commit_reply()
     with psycopg.connect(proxy.url, autocommit=True) as connection:
         assert connection.execute("select 'COMMIT'").fetchone() == ("COMMIT",)
-    assert not drop_rule.sprung.is_set()
+    assert not drop_rule.fired.is_set()
 
 
 async def test_another_driver_loses_its_commit_too(proxy: Proxy, database: Database) -> None:
@@ -99,7 +99,7 @@ def test_a_half_open_connection_answers_nothing_and_stays(proxy: Proxy, database
     with closing(psycopg.connect(proxy.url)) as connection:
         connection.execute("insert into note values ('a')")
         connection.pgconn.send_query(b"commit")
-        assert drop_rule.sprung.wait(60)
+        assert drop_rule.fired.wait(60)
         connection.pgconn.consume_input()
         assert connection.pgconn.is_busy()
         assert notes(database) == ["a"]

@@ -1,4 +1,4 @@
-"""Who hears every span that is made, and knows who hangs below whom."""
+"""Receives every span that is made, and knows the parent of each."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class OtlpCollector:
         }
 
     def way(self, name: str) -> list[str]:
-        """The names of a span's own line, from itself to the one whose parent nobody here made."""
+        """The names of a span's own line, from itself to the one whose parent was not made here."""
         by_id = {place_of(one).span_id: one for one in self.exporter.get_finished_spans()}
         line, at = [name], self.only(name)
         while at.parent is not None and at.parent.span_id in by_id:

@@ -40,7 +40,7 @@ def walk(site: WholeApp, examples: int, *, every: int = 1, derandomize: bool = F
     how many operations there are."""
     import requests  # Here, and not where every worker that collects this module would load it.
 
-    # Its types are generic over what nobody says.
+    # Its types are generic over unnamed types.
     schemathesis: Any = import_module("schemathesis")
     found = [one.ok() for one in schemathesis.openapi.from_dict(site.description).get_all_operations()]
     wanted = checks()

@@ -156,7 +156,7 @@ def test_silence_is_measured_from_a_read_that_found_nothing() -> None:
     now = 0.0
     silence = Silence(5.0, lambda: now)
     now = 100.0
-    assert not silence.lasts(), "nobody has looked for a hundred seconds"
+    assert not silence.lasts(), "nothing has looked for a hundred seconds"
     now = 105.0
     assert silence.lasts()
     silence.heard()

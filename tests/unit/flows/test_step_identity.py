@@ -1,4 +1,4 @@
-"""Who a step is from one release to the next."""
+"""The identity of a step from one release to the next."""
 
 from collections.abc import Callable
 from operator import itemgetter

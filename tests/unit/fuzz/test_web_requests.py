@@ -1,4 +1,4 @@
-"""Whatever a browser or a stranger sends gets an answer, and nobody comes in by writing nonsense."""
+"""Whatever a browser or a stranger sends gets an answer, and nonsense opens nothing."""
 
 import asyncio
 import json

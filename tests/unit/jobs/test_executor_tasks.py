@@ -125,7 +125,7 @@ async def test_a_task_whose_handler_has_waited_takes_no_other_when_it_goes_on() 
         running.start([(first, handler_of(noting))])
         while not tasks:  # noqa: ASYNC110 - The same.
             await asyncio.sleep(0)
-        # Its task wakes before anybody has begun the second.
+        # Its task wakes before the second was begun.
         going_on.set()
         running.start([(second, handler_of(noting))])
         await ended(second)

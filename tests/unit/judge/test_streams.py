@@ -29,7 +29,7 @@ def test_all_of_them_have_so_many() -> None:
     for end in ends:
         end()
     assert streams.open == 0
-    # An operator has no name, and no bound of his own.
+    # An operator has no name, and no bound of its own.
     for _ in range(3):
         streams.begin("")
 

@@ -25,7 +25,7 @@ def test_pauses_double_up_to_the_longest_and_end_with_the_patience(
 
 async def test_an_attempt_that_is_answered_is_not_looked_at() -> None:
     async def look() -> None:
-        raise AssertionError("nobody is in the way")
+        raise AssertionError("no backend is in the way")
 
     async def attempt() -> int:
         return 7

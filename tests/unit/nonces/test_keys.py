@@ -1,4 +1,4 @@
-"""Who signs: the keystore's files, and a remote signer that is not believed."""
+"""Signing: the keystore's files, and a remote signer that is not believed."""
 
 import json
 import subprocess
@@ -112,7 +112,7 @@ from fencepost_nonces import _http_service as http_service
 from fencepost_nonces.sending import _ethereum as ethereum
 from fencepost_nonces.sending import _keys as keys
 before = sys.getrecursionlimit()
-assert "eth_account" not in sys.modules, "the library is loaded, and nobody signs"
+assert "eth_account" not in sys.modules, "the library is loaded, and nothing is signed"
 ethereum.decode_list(bytes([0xC0]))
 ethereum.typed_transactions()
 ethereum.accounts()

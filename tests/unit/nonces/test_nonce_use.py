@@ -1,4 +1,4 @@
-"""Who used a nonce: proved by the block in which the count passed it, or not at all."""
+"""Which transaction used a nonce: proved by the block in which the count passed it, or not at all."""
 
 from dataclasses import replace
 from itertools import accumulate

@@ -188,7 +188,8 @@ async def test_one_that_does_not_even_end_then_is_not_renewed() -> None:
         await until(lambda: harness.cancelled > seen + 2)
         assert harness.renewals == renewals
     finally:
-        # Who ignores being cancelled would keep the event loop, and the report of the failure, for ever.
+        # A task that ignores its cancellation would keep the event loop, and the report of the failure,
+        # for ever.
         harness.is_deaf = False
         await relay.stop()
 

@@ -1,4 +1,4 @@
-"""A receiver who repeats what he was told: what is kept of his answer has none of our secrets."""
+"""A receiver that repeats what it was sent: what is kept of its answer has none of our secrets."""
 
 from urllib.parse import quote
 

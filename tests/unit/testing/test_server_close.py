@@ -1,4 +1,4 @@
-"""A server that is closed loses nobody whom it has accepted."""
+"""A server that is closed loses no connection that it has accepted."""
 
 import asyncio
 import gc

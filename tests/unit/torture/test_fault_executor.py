@@ -9,7 +9,7 @@ from fencepost_torture._schedule import Fault
 
 
 class Struck(FaultInjector):
-    """Remembers blows; nobody feels them."""
+    """Remembers faults, and injects none."""
 
     def __init__(self) -> None:
         self.planned_faults: list[int] = []

@@ -27,7 +27,7 @@ def release(begun: float, ended: float, owner: str, token: int, answer: Any) -> 
 
 
 def reserve(begun: float, ended: float, *answer: Run, count: int = 1) -> Operation:
-    """`answer` is nothing where nobody knows it."""
+    """`answer` is nothing where it is not known."""
     return Operation("reserve", "s", begun, ended, {"count": count}, answer or None)
 
 

@@ -12,7 +12,7 @@ from fencepost_torture._operation_log import Operation
 
 
 def reserve(begun: float, ended: float, request: str, *runs: list[int], count: int = 1) -> Operation:
-    """`runs` are nothing where nobody knows the answer."""
+    """`runs` are nothing where the answer is not known."""
     question = {"request": request, "count": count}
     return Operation("reserve", "s", begun, ended, question, [*runs] or None)
 

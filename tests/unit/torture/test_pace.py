@@ -1,4 +1,4 @@
-"""Who is struck how often."""
+"""How often each process gets a fault."""
 
 from fencepost_torture._pace import RunPace
 

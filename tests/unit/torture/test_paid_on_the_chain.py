@@ -13,7 +13,7 @@ Mined = list[dict[str, Any]]
 
 
 def mined() -> Mined:
-    """Every payment, as blocks hold it; and a no-op, which nobody asked for."""
+    """Every payment, as blocks hold it; and a no-op, which no caller asked for."""
     found: Mined = []
     for number in range(ASKED):
         sender, to, value = payment(number)

@@ -18,7 +18,7 @@ ASKED = {
 
 
 def done() -> Tables:
-    """One of each, done by nobody's code but the test's. The frail one died after its second step."""
+    """One of each, done by the test's code alone. The frail one died after its second step."""
     ended = [(key, "dead" if shape in ("failing", "frail") else "finished") for key, shape in ASKED.items()]
     written: list[tuple[Any, ...]] = []
     recorded: list[tuple[Any, ...]] = []

@@ -1,4 +1,4 @@
-"""Who a proxy speaks for, and which proxy is believed."""
+"""The client that a proxy names, and which proxy is believed."""
 
 from __future__ import annotations
 

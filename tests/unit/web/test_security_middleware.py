@@ -1,4 +1,4 @@
-"""Who may come in: a table of requests, and what each is told."""
+"""Which requests are admitted: a table of requests, and the answer of each."""
 
 import pytest
 

@@ -128,7 +128,7 @@ def unverified(contest: str, after: int | None, limit: int) -> Call[list[Unverif
 
 
 def verify(job_id: int, generation: int, verdict: str, actor: str) -> Call[str]:
-    """Verify the verdict that the jury has seen. Returns by whom it was verified first."""
+    """Verify the verdict that the jury has seen. Returns the user that verified it first."""
     return Call(
         "select fencepost.judge_verify(%s::bigint, %s::bigint, %s::text, %s::text)",
         (job_id, generation, text("verdict", verdict), text("actor", actor)),

@@ -67,7 +67,7 @@ class FaultInjector:
         self._points = points or {}
         self._pending: dict[tuple[str, int], Fault] = {}
         self._active_faults: list[ActiveFault] = []
-        self._ambushes: list[tuple[str, DropRule]] = []
+        self._drop_rules: list[tuple[str, DropRule]] = []
         self._started = time.monotonic()
         self._harmed: set[Proxy] = set()
         self._postgres_is_away = False
@@ -122,7 +122,7 @@ class FaultInjector:
         for active_fault in due:
             if not _healed(active_fault):
                 self._active_faults.append(ActiveFault(now + HEAL_AGAIN_SECONDS, active_fault.heal))
-        self._count_sprung()
+        self._count_fired()
 
     def heal_all(self) -> None:
         """End the fault phase: everything works, and no process has an order to crash."""
@@ -138,8 +138,8 @@ class FaultInjector:
         self._active_faults += [ActiveFault(0.0, heal) for heal in last]
         Deadline(HEAL_SECONDS_MAX, "everything works again").wait(self._heal_each)
         self._harmed.clear()
-        self._count_sprung()
-        self._ambushes.clear()
+        self._count_fired()
+        self._drop_rules.clear()
         self._pending.clear()
 
     @property
@@ -315,19 +315,19 @@ class FaultInjector:
         """The reply to a commit is lost after the commit; for Redis, the reply to any command."""
         wire = self._wire(fault)
         lose = wire.lose_reply if fault.at_redis else wire.lose_commit_reply
-        self._ambushes.append((fault.kind, lose(nth=fault.nth)))
+        self._drop_rules.append((fault.kind, lose(nth=fault.nth)))
         return False
 
     def _lose_commit(self, fault: Fault) -> bool:
         wire = self._wire(fault)
-        self._ambushes.append((fault.kind, wire.lose_commit(nth=fault.nth)))
+        self._drop_rules.append((fault.kind, wire.lose_commit(nth=fault.nth)))
         return False
 
-    def _count_sprung(self) -> None:
-        for kind, drop_rule in self._ambushes:
-            if drop_rule.sprung.is_set():
+    def _count_fired(self) -> None:
+        for kind, drop_rule in self._drop_rules:
+            if drop_rule.fired.is_set():
                 self.tally.count(kind)
-        self._ambushes = [laid for laid in self._ambushes if not laid[1].sprung.is_set()]
+        self._drop_rules = [laid for laid in self._drop_rules if not laid[1].fired.is_set()]
 
     # Clock and disk.
 

@@ -100,7 +100,7 @@ class PooledConnection(_CommitGuard, psycopg.Connection[Any]):
             super().cancel_safe(timeout=timeout)
 
     def send_text(self, query: bytes) -> None:
-        """Run statements without parameters whose answers nobody reads, in one round trip."""
+        """Run statements without parameters whose answers are not read, in one round trip."""
         if self.pgconn.pipeline_status != PipelineStatus.OFF:
             self.execute(query, prepare=False)
             return
@@ -128,7 +128,7 @@ class AsyncPooledConnection(_CommitGuard, psycopg.AsyncConnection[Any]):
             await super().cancel_safe(timeout=timeout)
 
     async def send_text(self, query: bytes) -> None:
-        """Run statements without parameters whose answers nobody reads, in one round trip."""
+        """Run statements without parameters whose answers are not read, in one round trip."""
         if self.pgconn.pipeline_status != PipelineStatus.OFF:
             await self.execute(query, prepare=False)
             return

@@ -1,4 +1,4 @@
-/* How programs die, and whom they try to take along. */
+/* How programs die, and what they try to kill with them. */
 #include "zoo.h"
 
 DIES(hup, SIGHUP)

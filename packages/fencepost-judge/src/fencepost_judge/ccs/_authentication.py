@@ -1,4 +1,5 @@
-"""Who asks: HTTP basic authentication as the specification wants it, a token, or a spectator without either.
+"""Authentication of a request: HTTP basic authentication as the specification wants it, a token, or a
+spectator without either.
 
 To hash a password takes a tenth of a second, and tools ask many times a second. So a password that was right
 opens a session, which is used for the next requests with the same credentials: it ends like every session,

@@ -113,7 +113,7 @@ as $$
   select b.team, b.slug, b.delivered_at, b.delivered_by from fencepost.judge_balloon b where b.contest = p_contest
 $$;
 
--- Record that a balloon was delivered, or that it was not. Two that deliver it at once: one of them is recorded. Returns by whom.
+-- Record that a balloon was delivered, or that it was not. Two that deliver it at once: one of them is recorded. Returns the user.
 create or replace function fencepost.judge_balloon_put(p_contest text, p_team text, p_slug text, p_is_delivered boolean, p_actor text)
 returns text
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
@@ -207,7 +207,7 @@ begin
   where s.author = p_author and s.slug = any (p_slugs) group by s.slug;
 end $$;
 
--- Who solved problems of a contest after its end, outside of it.
+-- The users that solved problems of a contest after its end, outside of it.
 create or replace function fencepost.judge_contest_upsolved(p_contest text) returns table (author text, slug text, solved_at timestamptz)
 language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$

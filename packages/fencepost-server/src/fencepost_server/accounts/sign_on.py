@@ -53,7 +53,7 @@ class SignOn(Generic[R]):
         return response
 
     async def come_back(self, request: Request, code: str, state: str) -> Response:
-        """Begin a session for whom the provider names, if this browser was sent there by us."""
+        """Begin a session for the user that the provider names, if this browser was sent there by us."""
         carried = self._sessions.cookies.kept(request, _LOGIN_STATE, LOGIN_STATE_SECONDS)
         begun = None if carried is None else LoginState.read(carried)
         if begun is None or not secrets.compare_digest(begun.state.encode(), state.encode()):

@@ -176,7 +176,7 @@ def _tasks(connection: Reader, name: str) -> list[dict[str, Any]]:
     holders = {h.resource: h for h in run(connection, flow_store.holders(name)) if "/slot/" not in h.resource}
     late = {each.resource: each.records for each in run(connection, flow_store.lates(name))}
     tasks: list[dict[str, Any]] = []
-    # A task without a commit that nobody holds is one of a larger number of key groups before.
+    # A task without a commit and without a holder belongs to an earlier, larger number of key groups.
     held = {resource for resource, holder in holders.items() if holder.held}
     for resource in sorted({*frontiers, *held}):
         holder, frontier = holders.get(resource), frontiers.get(resource)

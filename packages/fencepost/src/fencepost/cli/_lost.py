@@ -76,7 +76,7 @@ def lost(json_output: JsonOption = False) -> None:
         answer(f"The epoch was raised to {raised[1]} at {raised[0]:%Y-%m-%d %H:%M:%S} UTC: {raised[2]}")
     for one in found:
         answer(f"  {one.known_by}: {one.what}: {one.detail}")
-    answer(f"{len(found)} things are known to others." if found else "Nobody knows of anything else.")
+    answer(f"{len(found)} things are known to others." if found else "Nothing else is known to others.")
 
 
 def _known_by_clients(connection: Reader, raised: Sequence[Any] | None) -> Iterator[Lost]:

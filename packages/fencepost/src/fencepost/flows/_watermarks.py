@@ -46,7 +46,7 @@ class Watermarks:
             if own is not None and own != END and sender not in self._silent
         ]
         reached = [mark for sender in self._own if (mark := self._reached(sender)) is not None]
-        # A sender that has ended moves nobody to the end of time: a silent one may still go on.
+        # A sender that has ended does not move the others to the end of time: a silent one may still go on.
         follow = min((mark for mark in going if mark is not None), default=max(reached, default=BEGINNING))
         moved = [sender for sender in silent if (mark := self.of(sender)) is not None and follow > mark]
         self._floors.update(dict.fromkeys(moved, follow))

@@ -16,16 +16,16 @@ class DropRule:
     nth: int
     half_open: bool
     """Whether the connection then stays open and silent, or ends."""
-    sprung: threading.Event = field(default_factory=threading.Event)
+    fired: threading.Event = field(default_factory=threading.Event)
     _seen: int = 0
 
     def catches(self, message: bytes) -> bool:
         """Whether this message is the one to drop; counts those that match."""
-        if self.sprung.is_set() or not self.matches(message):
+        if self.fired.is_set() or not self.matches(message):
             return False
         self._seen += 1
         if self._seen == self.nth:
-            self.sprung.set()
+            self.fired.set()
         return self._seen == self.nth
 
 

@@ -64,10 +64,10 @@ class ProxiedConnection:
             self._client_writer.write(passed)
             await self._client_writer.drain()
 
-    def _passing(self, messages: Iterable[bytes], ambushes: list[DropRule]) -> Iterator[bytes]:
+    def _passing(self, messages: Iterable[bytes], drop_rules: list[DropRule]) -> Iterator[bytes]:
         for message in messages:
             self._silent = self._silent or self._fault_state.swallows
-            drop_rule = None if self._silent else next((a for a in ambushes if a.catches(message)), None)
+            drop_rule = None if self._silent else next((a for a in drop_rules if a.catches(message)), None)
             if drop_rule is not None and not drop_rule.half_open:
                 self.cut()
             if drop_rule is not None:

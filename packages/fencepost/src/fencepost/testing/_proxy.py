@@ -147,8 +147,8 @@ class Proxy:
     def _socket(self) -> Path:
         return self._directory / addresses.socket_name()
 
-    def _lay(self, ambushes: list[DropRule], drop_rule: DropRule) -> DropRule:
-        ambushes.append(drop_rule)
+    def _lay(self, drop_rules: list[DropRule], drop_rule: DropRule) -> DropRule:
+        drop_rules.append(drop_rule)
         return drop_rule
 
     def _do(self, work: Coroutine[Any, Any, T]) -> T:

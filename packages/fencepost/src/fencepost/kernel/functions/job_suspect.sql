@@ -256,7 +256,7 @@ begin
       order by w.job_id limit greatest(1, least(p_limit, v_group.size / 2)) for update skip locked);
     update fencepost.job_waiting w set run_at = fencepost.clock() where w.job_id = any (v_ids);
     return query select c.* from fencepost._job_claim(v_ids, p_owner, p_lease, true) c where c.outcome = 'claimed';
-    -- Those that are still there were not claimed; nobody has seen them due.
+    -- Those that are still there were not claimed, and no worker has seen them due.
     update fencepost.job_waiting w set run_at = fencepost._batch_never(), deferred_at = null where w.job_id = any (v_ids);
   end loop;
 end $$;
