@@ -40,6 +40,7 @@ def done() -> Tables:
         "undone": undone,
         "first": [("go:listener-0-3", "1")],
         "emitted": [("go:listener-0-3", "1")],
+        "mismatches": [],
     }
 
 
@@ -51,6 +52,7 @@ def rules(tables: Tables) -> set[str]:
         checker.UNDONE: "undone",
         checker.FIRST: "first",
         checker.EMITTED: "emitted",
+        checker.MISMATCHES: "mismatches",
     }
 
     def rows(query: LiteralString) -> list[tuple[Any, ...]]:
@@ -110,6 +112,10 @@ DAMAGES: dict[str, tuple[Callable[[Tables], None], set[str]]] = {
     "a result changes": (change("written", 0, 4, "v"), {"one result"}),
     "an event is read that is another": (change("emitted", 0, 1, "2"), {"first emission", "one result"}),
     "two emissions are the first": (again("first", 0), {"first emission"}),
+    "a step is asked for with other arguments": (
+        lambda tables: tables["mismatches"].append((1,)),
+        {"same arguments"},
+    ),
     "a child's result is lost": (
         lambda tables: change(
             "written",

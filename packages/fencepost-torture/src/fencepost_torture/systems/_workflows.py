@@ -78,6 +78,11 @@ EMITTER: LiteralString = """
 EFFECT: LiteralString = (
     "insert into effect (key, step, job_id, attempt, value, name) values (%s, %s, %s, %s, %s, %s)"
 )
+STATED: LiteralString = """
+    insert into effect (key, step, job_id, attempt, value, name)
+    select %s, %s, j.job_id, j.attempt, %s, %s from fencepost.jobs j where j.job_id = %s
+"""
+"""The same row as a statement. Its parameters are those of every attempt, so the attempt is read."""
 UNDONE: LiteralString = "insert into undone (key, step, workflow_id) values (%s, %s, %s)"
 EMISSION: LiteralString = "insert into emission (event, payload, is_first) values (%s, %s, %s)"
 LIVING: LiteralString = """
@@ -212,8 +217,8 @@ class Writer:
 
     async def state(self, step: str, value: object = "") -> None:
         """The same row as a statement, which shares its commit."""
-        row = (self._key, step, self._wf.id, self._wf.attempt, str(value), step)
-        await self._wf.options(name=step).write((EFFECT, row))
+        row = (self._key, step, str(value), step, self._wf.id)
+        await self._wf.options(name=step).write((STATED, row))
 
     async def _insert(self, tx: Transaction, step: str, value: str) -> None:
         await asyncio.sleep(self._linger)

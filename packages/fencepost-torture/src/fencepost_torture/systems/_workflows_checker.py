@@ -56,6 +56,9 @@ RECORDED: LiteralString = """
 UNDONE: LiteralString = "select workflow_id, step from undone order by id"
 FIRST: LiteralString = "select event, payload from emission where is_first"
 EMITTED: LiteralString = "select event, payload #>> '{}' from fencepost.workflow_event"
+MISMATCHES: LiteralString = """
+    select refused from fencepost.refusal_status where reason = 'mismatch' and refused > 0
+"""
 
 Rows = Callable[[LiteralString], list[tuple[Any, ...]]]
 
@@ -111,6 +114,8 @@ def check(rows: Rows, asked: Mapping[str, str]) -> Iterator[Breach]:
     yield from _attempts(written, recorded)
     yield from _undos(asked, states, recorded, rows(UNDONE))
     yield from _values(asked, written, rows(FIRST), rows(EMITTED))
+    for (count,) in rows(MISMATCHES):
+        yield Breach("same arguments", "steps", f"{count} were refused as mismatch; none has other arguments")
 
 
 def _steps(
