@@ -140,15 +140,15 @@ GOALS: Mapping[str, Goal] = {
         lease_seconds=1.0,
         pace=RunPace(
             # A stopped process, and one that starts, take hardly any CPU time: the others do the work.
-            crowd=3,
-            open_max=200,
+            crowd=2,
+            open_max=120,
             # A crash and a stall wait for their points, so they are drawn often: ten steps for each fault. A
             # process that was killed has to be started again, and after a server all of them connect again:
             # those cost most of the CPU time, and come more seldom than stops and wipes.
             weights={
                 "crash": 550,
                 "stall": 320,
-                "pause": 60,
+                "pause": 90,
                 "redis-wipe": 40,
                 "kill": 25,
                 "redis-kill": 5,

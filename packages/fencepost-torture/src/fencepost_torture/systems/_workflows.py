@@ -56,10 +56,10 @@ LINGER_LEASES = (0.0, 0.0, 0.0, 0.05, 0.4)
 WAITS_SECONDS = (0.0, 0.05, 0.3)
 """How long sleeps last, when events come, and how soon a workflow is cancelled."""
 FRAIL_TRIES = 2
-LONG_WEIGHT = 3
-"""How often a workflow of many steps is started, for one of each other shape: a crash among its steps leaves
-the most to be repeated, and to be left alone."""
-CONCURRENCY = (1, 8, 2, 16)
+WEIGHTS = {"long": 3, "rounds": 2, "thread": 3, "parent": 2}
+"""How often a shape is started, where that is not 1. A crash among many steps leaves the most to be repeated,
+and to be left alone; the others have crash points of their own."""
+CONCURRENCY = (1, 8, 1, 2, 1, 16, 1, 4)
 """What the workers hold at once. A crash is charged to a workflow that ran alone; those that ran together
 come back as suspects, and a worker that runs suspects runs nothing else."""
 RARELY = {"poll_seconds": 0.5, "sweep_interval_seconds": 1.0, "reclaim_interval_seconds": 0.5}
@@ -129,7 +129,7 @@ class Workflows:
 
     def ask(self, env: SystemEnvironment, turn: int) -> None:
         shapes = env.chance.choices(
-            list(SHAPES), [LONG_WEIGHT if s == "long" else 1 for s in SHAPES], k=HELPING
+            list(SHAPES), [WEIGHTS.get(shape, 1) for shape in SHAPES], k=HELPING
         )
         keys = [f"{shape}-{turn}-{number}" for number, shape in enumerate(shapes)]
         waits = env.chance.choices(WAITS_SECONDS, k=HELPING)
