@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,10 @@ from tests.browser.visit import Visit
 from tests.integration.console.env import PASSWORD, ConsoleEnv, console
 from tests.integration.console.oidc_double import ADA, PUBLIC_URL, openid_provider, trusting
 from tests.integration.console.page import LISTS
-from tests.integration.console.populated_system import PopulatedSystem, leave_a_report
+from tests.integration.console.populated_system import PopulatedSystem, fail, leave_a_report
 from tests.integration.console.watchers import Watchers
+from tests.integration.kernel import workflow_calls
+from tests.integration.kernel.caller import Caller
 
 EVIL = "\"'><img src=x onerror=window.hit=1>javascript:window.hit=1"
 SHOWN = """() => [...document.querySelectorAll("time:not(td time, tbody th time, .age time)")].map((time) => [
@@ -242,6 +245,41 @@ def test_an_operator_decides_about_queues_schedules_and_jobs(visit: Visit, city:
     visit.go(f"/console/jobs/{crowd.dead[1]}")
     visit.decide("Discard", f"Discard job {crowd.dead[1]}")
     expect(heading).to_contain_text("cancelled")
+    visit.went_well()
+
+
+def test_an_operator_approves_a_workflow_and_retries_one_from_a_step(
+    visit: Visit, city: PopulatedSystem
+) -> None:
+    caller = Caller(visit.env.database.url)
+    with closing(caller.connection):
+        waiting = workflow_calls.running(caller)
+        workflow_calls.step(caller, waiting, "price", result=5)
+        workflow_calls.wait_for(caller, waiting, "approve:browser")
+        dead = workflow_calls.running(caller, tries_max=1)
+        workflow_calls.step(caller, dead, "price", result=5)
+        workflow_calls.step(caller, dead, "reserve")
+        fail(caller, dead, 1, "ship")
+    status, heading = visit.page.get_by_role("status"), visit.page.get_by_role("heading", level=1)
+    visit.go(f"/console/workflows/{waiting}")
+    visit.page.get_by_label("Payload of approve:browser").fill('{"by": 1}')
+    told = visit.decide("Emit approve:browser", "Emit approve:browser")
+    assert '{"by": 1}' in told
+    expect(status.filter(has_text="approve:browser is emitted")).to_be_visible()
+    expect(visit.page.get_by_role("region", name="Waits for")).to_contain_text("by admin")
+    expect(visit.page.get_by_role("button", name="Emit approve:browser")).to_have_count(0)
+    visit.shoot("workflow-approved")
+    visit.go(f"/console/workflows/{dead}")
+    expect(visit.page.locator("main")).to_contain_text("Traceback (most recent call last)")
+    visit.shoot("workflow-dead")
+    row = visit.page.locator("tr").filter(has=visit.page.get_by_role("rowheader", name="reserve"))
+    row.get_by_role("button", name="Retry from here").click()
+    dialog = visit.page.get_by_role("dialog")
+    expect(dialog).to_contain_text("It forgets 1 step, from reserve on, and runs again.")
+    visit.shoot("workflow-retry-from")
+    dialog.get_by_role("button", name=f"Retry workflow {dead} from reserve").click()
+    expect(heading).to_contain_text("pending")
+    visit.shoot("workflow-retried")
     visit.went_well()
 
 

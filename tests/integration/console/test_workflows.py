@@ -111,6 +111,11 @@ def test_an_approval_is_emitted_once_with_the_name_of_its_actor(env: ConsoleEnv,
         form = {"event": "approve:7", "payload": '{"by": 1}'}
         assert client.post(f"/console/workflows/{job_id}/emit", data={**form, **YES}).status_code == 303
         assert client.post(at, json={"event": "approve:7"}).json()["emitted"] is False
+        [wait] = client.get(f"/api/workflows/{job_id}").json()["waits"]
+        page = client.get(f"/console/workflows/{job_id}").text
+    # It waits for a worker now, and there is nothing left to approve.
+    assert (wait["event"], wait["emitted_by"]) == ("approve:7", "operator@console")
+    assert ("by operator@console" in page, "Emit approve:7" in page) == (True, False)
     with env.visitor(Role.ADMIN) as client:
         actions = {entry["action"] for entry in client.get("/api/audit").json()["entries"]}
     assert "workflow.emit" in actions

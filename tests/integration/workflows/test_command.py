@@ -108,6 +108,8 @@ def test_emit_calls_the_workflow_once(command: Command, app: Caller) -> None:
     workflow_calls.wait_for(app, job_id, "approve:7")
 
     assert command("emit", "approve:7", "--payload", '{"by": 1}', "--actor", "anna").code == ExitCode.OK
+    shown = command("show", str(job_id)).out
+    assert ("approve:7 was emitted at" in shown, "by anna" in shown) == (True, True)
     again = command("emit", "approve:7")
 
     assert (again.code, again.out) == (

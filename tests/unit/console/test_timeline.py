@@ -20,6 +20,18 @@ def step(
     return {"name": name, "what": what, "attempt": attempt, "at": after(seconds), "result": result}
 
 
+def wait(
+    name: str, *, emitted_at: datetime | None = None, deadline: datetime | None = None
+) -> dict[str, Any]:
+    return {
+        "name": name,
+        "event": name,
+        "since": after(3),
+        "deadline": deadline,
+        "emitted_at": emitted_at,
+    }
+
+
 def moment(event: str, seconds: float, **detail: Any) -> dict[str, Any]:
     refused = event.startswith("refused:")
     return {
@@ -62,8 +74,9 @@ def test_waits_children_undo_refusals_and_decisions_have_a_place() -> None:
     found = spans(
         [step("parts", 2, what="spawn")],
         waits=[
-            {"name": "approve", "event": "approve", "since": after(3), "deadline": after(160)},
-            {"name": "night", "event": None, "since": after(3), "deadline": after(160)},
+            wait("approve", deadline=after(160)),
+            wait("paid", emitted_at=after(70), deadline=after(160)),
+            {**wait("night", deadline=after(160)), "event": None},
         ],
         children=[{"name": "parts", "size": 3, "remaining": 1, "completed_at": None}],
         undo=[{"step": "reserve", "submitted_at": after(60), "finished_at": after(61), "state": "finished"}],
@@ -77,6 +90,7 @@ def test_waits_children_undo_refusals_and_decisions_have_a_place() -> None:
         ("refused", "refused: ship", "stale_attempt", False),
         ("decided", "retried from", "anna", False),
         ("undo", "undo of reserve", "finished", False),
+        ("wait", "paid", "emitted", False),
         ("spawn", "parts", "2 of 3 ended", True),
         ("wait", "approve", "1 min left", True),
     ]

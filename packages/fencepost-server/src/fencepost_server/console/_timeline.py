@@ -90,21 +90,8 @@ def spans(
     if job["claimed_at"] is not None:
         claimed[job["attempt"]] = job["claimed_at"]
     found += _steps(steps, batches, claimed, now)
-    found += [
-        TimelineSpan(
-            "wait",
-            one["event"] or one["name"],
-            one["since"],
-            max(one["since"], now),
-            "waits"
-            if one["deadline"] is None
-            else say("{deadline} left", deadline=_left(one["deadline"], now)),
-            open=True,
-        )
-        # A sleep is a step: its bar has its end already.
-        for one in waits
-        if one["event"] is not None
-    ]
+    # A sleep is a step: its bar has its end already.
+    found += [_wait(one, now) for one in waits if one["event"] is not None]
     found += [
         TimelineSpan(
             "undo",
@@ -117,6 +104,19 @@ def spans(
         for one in undo
     ]
     return sorted(found, key=lambda span: (span.end, span.start))
+
+
+def _wait(wait: Mapping[str, Any], now: datetime) -> TimelineSpan:
+    """A wait for an event. One that is emitted waits for a worker."""
+    emitted = wait["emitted_at"]
+    if emitted is not None:
+        words = "emitted"
+    elif wait["deadline"] is None:
+        words = "waits"
+    else:
+        words = say("{deadline} left", deadline=_left(wait["deadline"], now))
+    end = max(wait["since"], emitted or now)
+    return TimelineSpan("wait", wait["event"], wait["since"], end, words, open=emitted is None)
 
 
 def _steps(

@@ -210,8 +210,9 @@ def add_pages(context: ConsoleContext) -> None:
         names = [step["name"] for step in steps]
         now = await context.fp.run(schedule.clock())
         waits = await context.reading.rows(
-            "select name, event, deadline, since from fencepost.workflow_waits where job_id = %s"
-            " and (event is not null or deadline > %s) order by since, name",
+            "select w.name, w.event, w.deadline, w.since, e.at as emitted_at, e.actor as emitted_by"
+            " from fencepost.workflow_waits w left join fencepost.workflow_events e on e.event = w.event"
+            " where w.job_id = %s and (w.event is not null or w.deadline > %s) order by w.since, w.name",
             job_id,
             now,
         )
@@ -338,7 +339,7 @@ class WorkflowQuestions:
         )
         dropped = row["dropped"] if row is not None else 0
         again = say(
-            "{dropped} from {step} on are dropped and run again.",
+            "It forgets {dropped}, from {step} on, and runs again.",
             dropped=counted(dropped, "step"),
             step=body.step,
         )

@@ -75,8 +75,9 @@ def read_workflow(connection: Reader, job_id: int) -> dict[str, Any]:
             (job_id,),
         ).fetchall()
         waits = cursor.execute(
-            """select name, event, deadline, since from fencepost.workflow_waits
-               where job_id = %s order by since""",
+            """select w.name, w.event, w.deadline, w.since, e.at as emitted_at, e.actor as emitted_by
+               from fencepost.workflow_waits w left join fencepost.workflow_events e on e.event = w.event
+               where w.job_id = %s order by w.since""",
             (job_id,),
         ).fetchall()
         failures = cursor.execute(
@@ -139,9 +140,7 @@ def workflow_screen(workflow: Row) -> RenderableType:
             ],
         ),
     ]
-    for wait in workflow["waits"]:
-        until = f" until {wait['deadline']:%Y-%m-%d %H:%M:%S}" if wait["deadline"] else ""
-        parts.append(Text(f"waits for {wait['event'] or 'the time'}{until}"))
+    parts += [Text(_wait(wait)) for wait in workflow["waits"]]
     for batch in workflow["children"]:
         ended = f"{batch['finished']} finished, {batch['dead']} dead, {batch['cancelled']} cancelled"
         parts.append(Text(f"children of {batch['name']}: {batch['size']}; {ended}"))
@@ -176,3 +175,11 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
     for row in rows:
         table.add_row(*(str(cell) for cell in row))
     return table
+
+
+def _wait(wait: Row) -> str:
+    if wait["emitted_at"] is not None:
+        by = f" by {wait['emitted_by']}" if wait["emitted_by"] else ""
+        return f"{wait['event']} was emitted at {wait['emitted_at']:%Y-%m-%d %H:%M:%S}{by}"
+    until = f" until {wait['deadline']:%Y-%m-%d %H:%M:%S}" if wait["deadline"] else ""
+    return f"waits for {wait['event'] or 'the time'}{until}"
