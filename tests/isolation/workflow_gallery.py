@@ -6,32 +6,35 @@ WORKFLOW = (
     PlantedBug(
         "a step does not lock its workflow",
         "workflow: a step meets a release",
-        (Edit("_step_fence", " for key share", ""),),
+        (Edit("step_commit", " for key share", ""),),
     ),
     PlantedBug(
         "a step locks so hard that the heartbeat waits",
         "workflow: a renewal passes a step",
-        (Edit("_step_fence", "for key share", "for no key update"),),
+        (Edit("step_commit", "for key share", "for no key update"),),
     ),
     PlantedBug(
         "a step does not compare the attempt",
         "workflow: a late step meets a takeover by its own owner",
-        (Edit("_step_fence", " and r.attempt = p_attempt", ""),),
+        (Edit("step_commit", " and r.attempt = p_attempt", ""),),
     ),
     PlantedBug(
         "a step does not look at the clock",
         "workflow: a late step meets a reclaim",
-        (Edit("_step_fence", "v_running.expires_at <= fencepost.clock() or ", ""),),
+        (Edit("step_commit", "h.expires_at > fencepost.clock() and ", ""),),
     ),
     PlantedBug(
         "a step does not look at the cancel",
         "workflow: a step meets a cancel",
-        (Edit("_step_fence", " or v_running.cancel_requested_at is not null", ""),),
+        (Edit("step_commit", " and h.cancel_requested_at is null", ""),),
     ),
     PlantedBug(
         "a step forgets that it has passed its fence",
         "workflow: a fenced step and a reclaim (commit)",
-        (Edit("_step_fence", "and not fencepost._job_is_fenced(p_id, p_attempt)", ""),),
+        (
+            Edit("step_commit", " or fencepost._job_is_fenced(p_id, p_attempt)", ""),
+            Edit("_step_fence", "and not fencepost._job_is_fenced(p_id, p_attempt)", ""),
+        ),
     ),
     PlantedBug(
         "a step that is known is taken for a new one",
@@ -138,6 +141,21 @@ WORKFLOW = (
                 "",
             ),
         ),
+    ),
+    PlantedBug(
+        "a spawn does not lock its workflow",
+        "workflow: a spawn meets a release",
+        (Edit("_step_fence", " for key share", ""),),
+    ),
+    PlantedBug(
+        "a spawn locks so hard that the heartbeat waits",
+        "workflow: a renewal passes a spawn",
+        (Edit("_step_fence", "for key share", "for no key update"),),
+    ),
+    PlantedBug(
+        "a spawn does not look at the cancel",
+        "workflow: a spawn meets a cancel",
+        (Edit("_step_fence", " or v_running.cancel_requested_at is not null", ""),),
     ),
     PlantedBug(
         "an end forgets the undo",

@@ -72,7 +72,8 @@ end $$;
 
 -- Record a step, in the transaction of the caller's own writes: they commit together or not at all. Raises
 -- mismatch when the step was recorded with other arguments, and duplicate when it was recorded with these.
--- Takes FOR KEY SHARE on the running row.
+-- Takes FOR KEY SHARE on the running row. One statement locks it, checks as _step_fence does and writes, because each
+-- statement of a function is made ready again in each transaction; what it did not write is large, known or refused.
 create or replace function fencepost.step_commit(
   p_id bigint, p_attempt bigint, p_owner text, p_name text, p_digest text, p_result jsonb default null, p_undo jsonb default null
 ) returns void
@@ -81,6 +82,18 @@ as $$
 begin
   if fencepost._is_step(p_name, p_digest, p_result, p_undo) is not true then
     perform fencepost._step_check(p_name, p_digest, p_result, p_undo);
+  end if;
+  with held as materialized (
+    select r.owner, r.expires_at, r.cancel_requested_at from fencepost.job_running r
+    where r.job_id = p_id and r.attempt = p_attempt for key share
+  )
+  insert into fencepost.workflow_step (job_id, name, what, attempt, digest, result, undo, at)
+  select p_id, p_name, 'step', p_attempt, p_digest, p_result, p_undo, fencepost.clock() from held h
+  where h.owner = p_owner and coalesce(pg_column_size(p_result), 0) <= 65536
+    and ((h.expires_at > fencepost.clock() and h.cancel_requested_at is null) or fencepost._job_is_fenced(p_id, p_attempt))
+  on conflict (job_id, name) do nothing;
+  if found then
+    return;
   end if;
   perform fencepost._step_fence(p_id, p_attempt, p_owner, 'step', p_name);
   if not fencepost._step_write(p_id, p_attempt, 'step', p_name, p_digest, p_result, p_undo, fencepost.clock()) then
