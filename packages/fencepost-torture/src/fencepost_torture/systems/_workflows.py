@@ -128,9 +128,7 @@ class Workflows:
         asyncio.run(_work(task))
 
     def ask(self, env: SystemEnvironment, turn: int) -> None:
-        shapes = env.chance.choices(
-            list(SHAPES), [WEIGHTS.get(shape, 1) for shape in SHAPES], k=HELPING
-        )
+        shapes = env.chance.choices(list(SHAPES), [WEIGHTS.get(shape, 1) for shape in SHAPES], k=HELPING)
         keys = [f"{shape}-{turn}-{number}" for number, shape in enumerate(shapes)]
         waits = env.chance.choices(WAITS_SECONDS, k=HELPING)
         linger = env.chance.choice(LINGER_LEASES) * env.lease_seconds
