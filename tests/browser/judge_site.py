@@ -19,6 +19,7 @@ from fencepost.kernel.drivers import run
 from fencepost_judge._access import OWN_AUTH_PATHS
 from fencepost_judge._api import make_router
 from fencepost_judge._role import ACCOUNTS, JudgeRole
+from fencepost_judge.ccs._routes import make_router as make_contest_api
 from fencepost_judge.pages._routes import make_pages
 from fencepost_server.accounts.secret import new_secret
 from fencepost_server.web._app import make_app
@@ -69,6 +70,7 @@ def judge_site(database: Database, folder: Path, web: WebSettings | None = None)
     judging = judging_of(fp, folder, "judge", **SIGN_ON)
     router = APIRouter()
     router.include_router(make_router(judging))
+    router.include_router(make_contest_api(judging))
     router.include_router(make_pages(judging))
     part = HttpService("judge", router, judging.running, own_auth_paths=OWN_AUTH_PATHS)
     app = make_app([part], web or WebSettings(), opened_first=lambda: fp)
