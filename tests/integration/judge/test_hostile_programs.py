@@ -126,8 +126,8 @@ def _check(visit: Visit, name: str) -> None:
         assert ran.stdout.startswith(b"held\n"), (name, ran)
 
 
-def test_there_are_at_least_150_and_the_list_in_the_sources_is_whole(visit: Visit) -> None:
-    assert len(names()) >= 150
+def test_there_are_at_least_300_and_the_list_in_the_sources_is_whole(visit: Visit) -> None:
+    assert len(names()) >= 300
     assert set(names()) == set(visit.expected)
 
 

@@ -45,6 +45,12 @@ MUTANTS = {
         "",
         "call_limit_init",
     ),
+    "an end of a pair may be given a name": (
+        "guard.c",
+        "DENY(bind, EPERM), ",
+        "",
+        "pair_binds",
+    ),
     "the store is not hidden": ("init.c", "  hide_store(files->socket);\n", "", "store_is_empty"),
     "mounts are listed with their places outside": (
         "init.c",

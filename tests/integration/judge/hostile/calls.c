@@ -82,7 +82,44 @@ CALL(nice_up, SYS_setpriority, PRIO_PROCESS, 0, -20)
 CALL(not_yet_invented, 999)
 CALL(mlockall, SYS_mlockall, 3)
 CALL(capset, SYS_capset, &(uint32_t[2]){0x20080522, 0}, &(uint32_t[6]){~0u, ~0u, ~0u, ~0u, ~0u, ~0u})
+CALL(process_madvise, SYS_process_madvise, 0, 0, 0, 0, 0)
+CALL(fsconfig, SYS_fsconfig, 0, 0, "x", "y", 0)
+CALL(fsmount, SYS_fsmount, 0, 0, 0)
+CALL(umount_root, SYS_umount2, "/", MNT_DETACH)
+CALL(mount_proc, SYS_mount, "x", "/tmp", "proc", 0, 0)
+CALL(mount_shared, SYS_mount, 0, "/", 0, MS_SHARED | MS_REC, 0)
+CALL(unshare_uts, SYS_unshare, CLONE_NEWUTS)
+CALL(unshare_ipc, SYS_unshare, CLONE_NEWIPC)
+CALL(unshare_time, SYS_unshare, 0x80)
+CALL(clone_mount, SYS_clone, CLONE_NEWNS | SIGCHLD, 0, 0, 0, 0)
+CALL(clone_pid, SYS_clone, CLONE_NEWPID | SIGCHLD, 0, 0, 0, 0)
+CALL(clone_uts, SYS_clone, CLONE_NEWUTS | SIGCHLD, 0, 0, 0, 0)
+CALL(clone_ipc, SYS_clone, CLONE_NEWIPC | SIGCHLD, 0, 0, 0, 0)
+CALL(clone_cgroup, SYS_clone, CLONE_NEWCGROUP | SIGCHLD, 0, 0, 0, 0)
+CALL(setns_of_init, SYS_setns, open("/proc/1/ns/mnt", O_RDONLY), 0)
+CALL(setns_by_process, SYS_setns, syscall(SYS_pidfd_open, getpid(), 0), CLONE_NEWNS)
+CALL(io_uring_enter, SYS_io_uring_enter, 0, 1, 1, 0, 0, 0)
+CALL(io_uring_register, SYS_io_uring_register, 0, 0, 0, 0)
+CALL(kexec_file, SYS_kexec_file_load, 0, 0, 0, 0, 0)
+CALL(quotactl_fd, SYS_quotactl_fd, 0, 0, 0, 0)
+CALL(clock_adjtime, SYS_clock_adjtime, 0, &(char[512]){0})
+CALL(mbind, SYS_mbind, 0, 0, 0, 0, 0, 0)
+CALL(set_mempolicy, SYS_set_mempolicy, 0, 0, 0)
+CALL(migrate_pages, SYS_migrate_pages, 1, 0, 0, 0)
+CALL(move_pages, SYS_move_pages, 1, 0, 0, 0, 0, 0)
+CALL(deadline, SYS_sched_setattr, 0, &(uint64_t[7]){48 | 6ull << 32, 0, 0, 10000000, 20000000, 20000000}, 0)
+CALL(disk_first, SYS_ioprio_set, 1, 0, 1 << 13)
+CALL(chown_to_root, SYS_fchownat, AT_FDCWD, "/box", 0, 0, 0)
+CALL(file_capability, SYS_setxattr, "/tmp", "security.capability", &(char[20]){1, 0, 0, 2, (char)0xff}, 20, 0)
+CALL(trusted_attribute, SYS_setxattr, "/tmp", "trusted.mine", "x", 1, 0)
+CALL(immortal, SYS_prctl, PR_SET_IO_FLUSHER, 1, 0, 0, 0)
+CALL(secure_bits, SYS_prctl, PR_SET_SECUREBITS, 0x3f, 0, 0, 0)
+CALL(new_binary_map, SYS_prctl, PR_SET_MM, 13, 0, 0, 0)
 #if defined(__x86_64__)
+CALL(mknod_old, SYS_mknod, "/box/disk", S_IFBLK | 0666, 0x0801)
+CALL(uselib, SYS_uselib, "/app/zoo")
+CALL(ustat, SYS_ustat, 0x0801, &(char[64]){0})
+CALL(sysctl, SYS__sysctl, 0)
 CALL(x32_getpid, 0x40000000 | 39)
 CALL(iopl, SYS_iopl, 3)
 CALL(ioperm, SYS_ioperm, 0, 1, 1)
@@ -94,6 +131,36 @@ CASE(foreign_abi, "RE", SIGSYS) {
   return answer > 0;
 }
 #endif
+/* One end of a pair is a socket: it must reach nothing but the other. */
+static bool pair_reaches(bool (*out)(int end)) {
+  int pair[2];
+  return !socketpair(AF_UNIX, SOCK_DGRAM, 0, pair) && out(pair[0]);
+}
+static struct sockaddr_un log_socket = {AF_UNIX, "/dev/log"};
+static bool connects(int end) { return !connect(end, (struct sockaddr *)&log_socket, sizeof log_socket); }
+static bool sends_elsewhere(int end) {
+  return sendto(end, "x", 1, 0, (struct sockaddr *)&log_socket, sizeof log_socket) == 1;
+}
+static bool binds(int end) {
+  struct sockaddr_un name = {AF_UNIX, "/tmp/mine"};
+  return !bind(end, (struct sockaddr *)&name, sizeof name);
+}
+static bool lists_interfaces(int end) {
+  struct { int length; char *at; } list = {4096, (char[4096]){0}};
+  /* Only one that loops back, 40 bytes of it. */
+  return !ioctl(end, 0x8912 /* SIOCGIFCONF */, &list) && list.length > 40;
+}
+CASE(pair_connects, "OK", 0) { return pair_reaches(connects); }
+CASE(pair_sends_elsewhere, "OK", 0) { return pair_reaches(sends_elsewhere); }
+CASE(pair_binds, "OK", 0) { return pair_reaches(binds); }
+CASE(pair_lists_interfaces, "OK", 0) { return pair_reaches(lists_interfaces); }
+CASE(filter_is_left, "OK", 0) { return !prctl(PR_SET_SECCOMP, 0, 0, 0, 0) || !prctl(PR_SET_SECCOMP, 1, 0, 0, 0); }
+CASE(filter_lets_all_through, "OK", 0) {
+  struct { unsigned short code; unsigned char yes, no; uint32_t value; } allow = {6, 0, 0, 0x7fff0000};
+  struct { unsigned short count; void *steps; } filter = {1, &allow};
+  return prctl(PR_SET_SECCOMP, 2, &filter, 0, 0) || socket(AF_INET, SOCK_STREAM, 0) >= 0 ||
+         unshare(CLONE_NEWUSER) == 0;
+}
 CASE(no_new_privs, "OK", 0) { return prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != 1; }
 CASE(ambient_capability, "OK", 0) { return prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, 21, 0, 0) == 0; }
 CASE(type_into_terminal, "OK", 0) { return ioctl(0, TIOCSTI, "x") == 0; }
@@ -117,3 +184,8 @@ SOCKET(alg, AF_ALG, SOCK_SEQPACKET, 0)
 SOCKET(bluetooth, AF_BLUETOOTH, SOCK_RAW, 0)
 SOCKET(can, AF_CAN, SOCK_RAW, 0)
 SOCKET(tipc, AF_TIPC, SOCK_SEQPACKET, 0)
+SOCKET(ping, AF_INET, SOCK_DGRAM, 1)
+SOCKET(sctp, AF_INET, SOCK_SEQPACKET, 132)
+SOCKET(key, 15, SOCK_RAW, 2)
+SOCKET(xdp, 44, SOCK_RAW, 0)
+SOCKET(rds, 21, SOCK_SEQPACKET, 0)

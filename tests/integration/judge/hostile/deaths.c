@@ -52,6 +52,39 @@ CASE(kills_small_numbers, "OK", 0) {
     if (kill(pid, SIGKILL) == 0) return true;
   return false;
 }
+CASE(kills_init_by_descriptor, "OK", 0) {
+  int fd = (int)syscall(SYS_pidfd_open, 1, 0);
+  syscall(SYS_pidfd_send_signal, fd, SIGKILL, 0, 0);
+  syscall(SYS_pidfd_send_signal, fd, SIGSTOP, 0, 0);
+  return getppid() != 1;
+}
+CASE(kills_init_s_thread, "OK", 0) {
+  syscall(SYS_tgkill, 1, 1, SIGKILL);
+  syscall(SYS_tkill, 1, SIGSTOP);
+  return getppid() != 1;
+}
+CASE(queues_signals_to_init, "OK", 0) {
+  for (int i = 0; i < 100000; i++) sigqueue(1, SIGRTMIN + i % 20, (union sigval){i});
+  return getppid() != 1;
+}
+CASE(makes_a_file_kill_init, "OK", 0) {
+  /* The owner of a descriptor is told by a signal of one's choice when it can be read. */
+  int pair[2];
+  if (pipe(pair)) return true;
+  fcntl(pair[0], F_SETOWN, 1);
+  fcntl(pair[0], F_SETSIG, SIGKILL);
+  fcntl(pair[0], F_SETFL, O_ASYNC);
+  if (write(pair[1], "x", 1) != 1) return true;
+  usleep(20000);
+  return getppid() != 1;
+}
+CASE(joins_the_group_of_init, "OK", 0) { return setpgid(0, 1) == 0; }
+CASE(faults_for_ever, "TLE", SIGKILL) {
+  /* The handler returns to what faulted. */
+  signal(SIGSEGV, (void (*)(int))getppid);
+  *(volatile int *)8 = 1;
+  return true;
+}
 CASE(daemon_in_a_session, "OK", 0) {
   if (!fork()) {
     setsid();

@@ -75,6 +75,49 @@ CASE(memory_reserved_only, "OK", 0) {
   return mmap(0, 1ul << 33, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0) == MAP_FAILED;
 }
 
+CASE(memory_grows_in_place, "MLE", SIGKILL) {
+  size_t size = 1 << 20;
+  char *p = mmap(0, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  for (;; size *= 2) {
+    p = mremap(p, size, 2 * size, MREMAP_MAYMOVE);
+    if (p == MAP_FAILED) return false;
+    memset(p, 1, 2 * size);
+  }
+}
+CASE(memory_break, "MLE", SIGKILL) {
+  for (;;) {
+    char *p = sbrk(1 << 20);
+    if (p == (void *)-1) return false;
+    memset(p, 1, 1 << 20);
+  }
+}
+static void *eat(void *nothing) {
+  touch_for_ever(true);
+  return nothing;
+}
+CASE(memory_by_threads, "MLE", SIGKILL) {
+  pthread_t threads[8];
+  for (int i = 0; i < 8; i++) pthread_create(&threads[i], 0, eat, 0);
+  pause();
+  return true;
+}
+CASE(memory_by_a_daemon, "MLE", -1) {
+  if (!fork()) {
+    setsid();
+    if (!fork()) touch_for_ever(true);
+    _exit(0);
+  }
+  for (;;) pause();
+}
+/* What the kernel keeps for pipes is bounded by the descriptors that there may be. */
+CASE(memory_in_pipes, "OK", 0) {
+  static char block[1 << 16];
+  for (int pair[2]; !pipe(pair);) {
+    fcntl(pair[1], F_SETFL, O_NONBLOCK);
+    if (write(pair[1], block, sizeof block) < 0) return false;
+  }
+  return errno != EMFILE;
+}
 CASE(time_spin, "TLE", SIGKILL) { spin(); return true; }
 CASE(time_in_the_kernel, "TLE", SIGKILL) {
   for (;;) getppid(), syscall(SYS_getuid);
@@ -100,6 +143,32 @@ CASE(time_child_chain, "TLE", SIGKILL) {
     }
     if (child > 0) waitpid(child, NULL, 0);
   }
+}
+CASE(time_by_a_daemon, "TLE", SIGKILL) {
+  if (!fork()) {
+    setsid();
+    if (!fork()) spin();
+    _exit(0);
+  }
+  for (;;) pause();
+}
+CASE(time_polls, "TLE", SIGKILL) {
+  fd_set none;
+  for (;;) {
+    FD_ZERO(&none);
+    struct timeval wait = {0, 1000};
+    select(0, &none, 0, 0, &wait);
+  }
+}
+CASE(time_waits_for_itself, "TLE", SIGKILL) {
+  int pair[2];
+  char c;
+  if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair)) return true;
+  return read(pair[0], &c, 1) == 1;
+}
+CASE(time_execs_for_ever, "TLE", SIGKILL) {
+  execl("/app/zoo", "zoo", "time_execs_for_ever", NULL);
+  return true;
 }
 CASE(time_sleep, "TLE", SIGKILL) { sleep(3600); return true; }
 CASE(time_pause, "TLE", SIGKILL) { pause(); return true; }
@@ -164,6 +233,13 @@ CASE(output_by_children, "OLE", -1) {
   while (wait(NULL) > 0) {}
   _exit(0);
 }
+CASE(output_by_a_copy, "OLE", -1) {
+  static char block[1 << 16];
+  int out = dup(1);
+  close(1);
+  for (;;)
+    if (pwrite(out, block, sizeof block, lseek(out, 0, SEEK_END)) < 0) _exit(0);
+}
 CASE(output_sparse, "OLE", -1) {
   if (ftruncate(1, 1l << 40)) return false;
   return true;
@@ -204,6 +280,34 @@ CASE(disk_folders, "OK", 0) {
     if (mkdir("d", 0755) || chdir("d")) return false;
   return true;
 }
+CASE(disk_long_names, "OK", 0) {
+  char path[280];
+  for (int i = 0; i < 100000; i++) {
+    snprintf(path, sizeof path, "/tmp/%0240d", i);
+    if (symlink(path, path)) return errno != ENOSPC;
+  }
+  return true;
+}
+CASE(disk_links, "OK", 0) {
+  char path[64];
+  close(open("/tmp/one", O_CREAT | O_WRONLY, 0644));
+  for (int i = 0; i < 100000; i++) {
+    snprintf(path, sizeof path, "/tmp/%d", i);
+    if (link("/tmp/one", path)) return errno != ENOSPC;
+  }
+  return true;
+}
+CASE(disk_after_removal, "OK", 0) {
+  /* Removed files that are still open take room. */
+  static char block[1 << 16];
+  for (int i = 0; i < 60; i++) {
+    int fd = open("/tmp/gone", O_CREAT | O_RDWR, 0644);
+    unlink("/tmp/gone");
+    for (int n = 0; n < 15; n++)
+      if (write(fd, block, sizeof block) != sizeof block) return errno != ENOSPC;
+  }
+  return true;
+}
 CASE(disk_shared_memory, "OLE", SIGXFSZ) {
   int fd = open("/dev/shm/x", O_CREAT | O_RDWR, 0600);
   return fallocate(fd, 0, 0, 1 << 20) == 0 && fallocate(fd, 0, 0, 1 << 29) == 0;
@@ -229,6 +333,24 @@ CASE(threads_until_refused, "OK", 0) {
   pthread_t thread;
   for (int i = 0; i < 10000; i++)
     if (pthread_create(&thread, 0, (void *(*)(void *))pause, 0)) return false;
+  return true;
+}
+CASE(thread_bomb, "TLE", -1) {
+  for (;;) {
+    pthread_t thread;
+    if (!pthread_create(&thread, 0, (void *(*)(void *))spin, 0)) pthread_detach(thread);
+  }
+}
+CASE(sessions_until_refused, "OK", 0) {
+  for (int i = 0; i < 10000; i++) {
+    pid_t child = fork();
+    if (child < 0) return errno != EAGAIN;
+    if (child == 0) {
+      setsid();
+      prctl(PR_SET_PDEATHSIG, 0);
+      for (;;) pause();
+    }
+  }
   return true;
 }
 CASE(vfork_bomb, "TLE", -1) {

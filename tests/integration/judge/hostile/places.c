@@ -30,6 +30,21 @@ READS(sysrq, "/proc/sysrq-trigger")
 READS(proc_sys, "/proc/sys/kernel/core_pattern")
 READS(dot_dot, "/../../../../etc/shadow")
 READS(docker_socket, "/var/run/docker.sock")
+READS(own_root_up, "/proc/self/root/../etc/shadow")
+READS(task_root, "/proc/thread-self/root/etc/shadow")
+READS(ssh_keys, "/root/.ssh/authorized_keys")
+READS(kmsg, "/proc/kmsg")
+READS(slabs, "/proc/slabinfo")
+READS(page_counts, "/proc/kpagecount")
+READS(debug, "/sys/kernel/debug")
+READS(firmware, "/sys/firmware")
+READS(loop_control, "/dev/loop-control")
+READS(mapper, "/dev/mapper/control")
+READS(port, "/dev/port")
+READS(terminals, "/dev/ptmx")
+READS(console, "/dev/console")
+READS(huge_pages, "/dev/hugepages")
+READS(init_names, "/proc/1/ns/pid")
 WRITES(root, "/mine")
 WRITES(usr, "/usr/lib/mine")
 WRITES(etc, "/etc/mine")
@@ -41,6 +56,12 @@ WRITES(store, "/store/mine")
 WRITES(workspace, "/workspace/mine")
 WRITES(none, "/none/mine")
 WRITES(oom_score, "/proc/1/oom_score_adj")
+WRITES(drop_caches, "/proc/sys/vm/drop_caches")
+WRITES(binary_formats, "/proc/sys/fs/binfmt_misc/register")
+WRITES(cgroup, "/sys/fs/cgroup/cgroup.procs")
+WRITES(kmsg, "/dev/kmsg")
+WRITES(watchdog, "/dev/watchdog")
+WRITES(own_root_up, "/proc/self/root/../usr/lib/mine")
 
 static bool is_empty(const char *path) {
   DIR *listing = opendir(path);
@@ -135,6 +156,33 @@ CASE(maps_itself_to_root, "OK", 0) {
   int fd = open("/proc/self/uid_map", O_WRONLY);
   return write(fd, "0 0 1", 5) == 5;
 }
+CASE(last_to_be_killed, "OK", 0) {
+  int fd = open("/proc/self/oom_score_adj", O_WRONLY);
+  return write(fd, "-1000", 5) == 5;
+}
+CASE(maps_groups, "OK", 0) {
+  int fd = open("/proc/self/gid_map", O_WRONLY);
+  return write(fd, "0 0 1", 5) == 5;
+}
+CASE(climbs_out_of_the_root, "OK", 0) {
+  for (int i = 0; i < 100; i++)
+    if (chdir("..")) return false;
+  return open("etc/shadow", O_RDONLY) >= 0 || open("root", O_RDONLY) >= 0;
+}
+CASE(writes_its_own_text, "RE", SIGSEGV) {
+  *(volatile char *)(uintptr_t)exit = (char)0xc3;
+  return true;
+}
+CASE(swaps_folders_with_a_link, "OK", 0) {
+  /* The name is a folder now and a link then, whoever looks. */
+  symlink("/etc", "/tmp/link");
+  mkdir("/tmp/folder", 0755);
+  for (int i = 0; i < 2000; i++) {
+    syscall(SYS_renameat2, AT_FDCWD, "/tmp/link", AT_FDCWD, "/tmp/folder", 2);
+    if (open("/tmp/folder/shadow", O_RDONLY) >= 0) return true;
+  }
+  return false;
+}
 CASE(parent_is_init, "OK", 0) { return getppid() != 1; }
 CASE(chmod_the_root, "OK", 0) { return chmod("/", 0777) == 0; }
 CASE(chmod_program, "OK", 0) { return chmod("/app/zoo", 0777) == 0; }
@@ -152,6 +200,11 @@ CASE(link_folder_in_output, "RE", 0) { return symlink("/", "/out/dir") != 0; }
 CASE(link_deep_in_output, "RE", 0) {
   mkdir("/out/a", 0755);
   return symlink("../../../etc/passwd", "/out/a/b") != 0;
+}
+CASE(link_to_a_process_in_output, "RE", 0) { return symlink("/proc/self/root/etc/passwd", "/out/main") != 0; }
+CASE(link_instead_of_output, "OK", 0) {
+  /* The folder itself is a mount: nothing takes its place. */
+  return rmdir("/out") == 0 || rename("/out", "/tmp/out") == 0;
 }
 CASE(fifo_in_output, "RE", 0) { return mkfifo("/out/main", 0644) != 0; }
 CASE(unreadable_in_output, "OK", 0) {
