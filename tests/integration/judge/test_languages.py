@@ -58,6 +58,8 @@ def test_there_are_more_than_twenty_and_each_brings_its_tests() -> None:
     assert len(set(extensions)) == len(extensions), "a file has one language"
 
 
+# With every compiler there, on a busy machine.
+@pytest.mark.timeout(900)
 async def test_what_is_installed_compiles_and_runs(tmp_path: Path) -> None:
     got = await verdicts(tmp_path, {"echo"})
 
@@ -65,6 +67,7 @@ async def test_what_is_installed_compiles_and_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
+@pytest.mark.timeout(1800)
 async def test_the_programs_of_every_language_get_the_verdicts_that_they_should(tmp_path: Path) -> None:
     missing = [spec.title for spec in read_specs() if spec.name not in find_languages([spec])]
     got = await verdicts(tmp_path, set(EXPECTED))
