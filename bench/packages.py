@@ -24,15 +24,25 @@ from rich.console import Console
 
 from bench.report import DIRECTORY
 
-DESCRIBING = ("problem.yaml", "domjudge-problem.ini", "problem.xml", "init.yml", "task.yaml")
+JURY = {
+    "problem.yaml": "submissions",
+    "domjudge-problem.ini": "submissions",
+    "problem.xml": "solutions",
+    "task.yaml": "sol",
+}
+"""What describes a package, and the folder beside it with the jury's submissions. Those of DMOJ have none."""
 Answer = dict[str, Any]
 
 
 def packages(folder: Path) -> Iterator[Path]:
     """Folders with a description and submissions of the jury."""
-    for path in sorted(folder.rglob("submissions")):
-        if path.is_dir() and any((path.parent / name).is_file() for name in DESCRIBING):
-            yield path.parent
+    found = {
+        path.parent
+        for description, submissions in JURY.items()
+        for path in folder.rglob(description)
+        if (path.parent / submissions).is_dir()
+    }
+    yield from sorted(found)
 
 
 def verified(package: Path, kept: Path, seconds: float) -> Answer:

@@ -247,6 +247,12 @@ def test_an_empty_folder_is_no_problem(tmp_path: Path, store: Store) -> None:
         read_problem(tmp_path / "p", store)
 
 
+def test_a_package_without_its_data_is_named_as_that(tmp_path: Path, store: Store) -> None:
+    files = {"problem.yaml": "problem_format_version: 2025-09\nname: New\n", "submissions/accepted/a.py": ""}
+    with pytest.raises(InvalidInput, match="ICPC format, and has no folder data"):
+        read_problem(write(tmp_path / "p", files), store)
+
+
 INI = """; Made by a setter's tool.
 [problem]
 short-name = A

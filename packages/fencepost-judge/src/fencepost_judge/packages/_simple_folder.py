@@ -33,6 +33,11 @@ def read_folder(
     documents.load([folder / "problem.yaml"])
     described = documents.get(folder / "problem.yaml")
     unknown = sorted(str(key) for key in set(described) - KEYS)
+    if "problem_format_version" in unknown:
+        raise InvalidInput(
+            f"{folder.name} is a package in the ICPC format, and has no folder data: it has no tests.",
+            field="data",
+        )
     if unknown:
         raise InvalidInput(
             f"problem.yaml: unknown {', '.join(unknown)}; there is {sorted(KEYS)}.", field=unknown[0]
