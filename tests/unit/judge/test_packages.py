@@ -233,6 +233,9 @@ def test_a_simple_folder_with_a_checker(tmp_path: Path, store: Store) -> None:
         ({"data/secret/a.files/x": "", "data/secret/a.files/y": ""}, "a.files"),
         ({"static_validator/v.py": ""}, "static"),
         ({"submissions/accepted/.keep": "", "submissions/accepted/empty/.keep": ""}, "empty"),
+        ({".timelimit": "0\n"}, "timelimit: '0' is no time"),
+        ({".timelimit": "nan\n"}, "timelimit: 'nan' is no time"),
+        ({".timelimit": "-1\n"}, "timelimit: '-1' is no time"),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path: Path, store: Store, files: dict[str, str], named: str) -> None:

@@ -191,8 +191,11 @@ def _time_limit_file(folder: Path) -> float | None:
     path = folder / ".timelimit"
     if not path.is_file():
         return None
-    match = re.match(r"\s*(\d+(?:\.\d+)?)", path.read_text(encoding="utf-8", errors="replace"))
-    return (float(match[1]) or None) if match else None
+    text = path.read_text(encoding="utf-8", errors="replace").strip()
+    match = re.match(r"\d+(?:\.\d+)?", text)
+    if text and (match is None or not float(match[0])):
+        raise InvalidInput(f".timelimit: {text[:80]!r} is no time in seconds.", field="time_limit")
+    return float(match[0]) if match else None
 
 
 def _validators(folder: Path, metadata: Metadata, constants: Constants, store: Store) -> list[ValidatorSpec]:
