@@ -132,7 +132,7 @@ def test_a_contest_from_the_import_to_the_awards(
                     )
         given = httpx.get(f"{site.url}/api/contests/spring/awards").raise_for_status().json()
         awards = {one["id"]: one["team_ids"] for one in given}
-        assert (awards["winner"], awards["first-to-solve-A"]) == (["2"], ["1"]), awards
+        assert (awards["winner"], awards["first-to-solve-sum"]) == (["2"], ["1"]), awards
 
 
 def prepare(jury: Guest, clock: Clock, folder: Path) -> dict[str, str]:
