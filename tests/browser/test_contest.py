@@ -214,8 +214,8 @@ def end(jury: Guest, spectator: Guest) -> None:
     jury.shoot("contest-final")
     spectator.go(f"{HOME}/scoreboard")
     first, second = lines(spectator.page)
-    assert re.match(r"1 🥇.*Rails.*\| 2 \|", first), first
-    assert re.match(r"2 🥇.*Posts.*\| 1 \|", second), second
+    assert re.match(r"1 G.*Rails.*\| 2 \|", first), first
+    assert re.match(r"2 G.*Posts.*\| 1 \|", second), second
     spectator.shoot("contest-awards")
 
 
