@@ -172,6 +172,26 @@ def test_scores_of_2023_07_where_little_is_said(tmp_path: Path, store: Store) ->
     assert (best(one), best(two)) == (100, 100)
 
 
+def test_grading_in_problem_yaml_is_that_of_every_group(tmp_path: Path, store: Store) -> None:
+    """As the oldest packages say it; what they say in testdata.yaml beside it gives way."""
+    files = {
+        "problem.yaml": "name: Old\ntype: scoring\n"
+        "grading: {on_reject: grade, range: 0 100, accept_score: 5, reject_score: 1, objective: max}\n",
+        ".timelimit": "1\n",
+        "data/testdata.yaml": "on_reject: break\nrange: 0 10\n",
+        "data/secret/1/testdata.yaml": "accept_score: 7\n",
+        "data/secret/1/a.in": "",
+        "data/secret/1/a.ans": "",
+    }
+    root = read_problem(write(tmp_path / "p", files), store).problem.data
+    (group,) = next(one for one in root.groups if one.name == "secret").groups
+
+    for rules in (root.rules, group.rules):
+        assert rules is not None
+        assert (rules.stops, rules.least, rules.most) == (False, 0, 100)
+        assert (rules.accept_score, rules.reject_score) == (5, 1)
+
+
 def test_samples_may_lie_in_folders_and_statements_in_any_language(tmp_path: Path, store: Store) -> None:
     files = {
         "problem.yaml": "name: Old\n",
@@ -233,6 +253,9 @@ def test_a_simple_folder_with_a_checker(tmp_path: Path, store: Store) -> None:
         ({"data/secret/a.files/x": "", "data/secret/a.files/y": ""}, "a.files"),
         ({"static_validator/v.py": ""}, "static"),
         ({"submissions/accepted/.keep": "", "submissions/accepted/empty/.keep": ""}, "empty"),
+        ({"problem.yaml": "name: x\nlimits: {output: 24576}"}, "output_kb of 25165824: Input should be less"),
+        ({"problem.yaml": "name: x\ngrading: {on_reject: grade}"}, "needs type: scoring"),
+        ({"problem.yaml": "name: x\ngrading: {on_reject: never}"}, "grading.on_reject"),
         ({".timelimit": "0\n"}, "timelimit: '0' is no time"),
         ({".timelimit": "nan\n"}, "timelimit: 'nan' is no time"),
         ({".timelimit": "-1\n"}, "timelimit: '-1' is no time"),

@@ -18,7 +18,7 @@ from fencepost_judge.packages._icpc import PROVISIONAL_MS, slug_of
 from fencepost_judge.packages._metadata import Described, Positive, Text, Whole, checked
 from fencepost_judge.packages._source_files import HEADERS, is_source, language_of
 from fencepost_judge.packages._statements import FORMATS, Statements, read_statements
-from fencepost_judge.packages._unsupported import unsupported
+from fencepost_judge.packages._unsupported import out_of_range, unsupported
 
 NAME = "task.yaml"
 GRADER = "grader"
@@ -126,7 +126,7 @@ def _bounds(seconds: float | None, mib: float | None) -> Bounds:
             output_kb=OUTPUT_KB,
         )
     except (ValueError, OverflowError) as error:
-        raise InvalidInput(f"{NAME}: a limit is out of its range: {error}", field="time_limit") from None
+        raise out_of_range(NAME, error) from None
 
 
 def _data(folder: Path, task: CmsTask, store: Store) -> Group:

@@ -27,7 +27,7 @@ from fencepost_judge.packages._metadata import PROBLEM, Metadata, Version, read_
 from fencepost_judge.packages._source_files import is_data, read_program, read_programs
 from fencepost_judge.packages._statements import found_in, read_statements
 from fencepost_judge.packages._test_data import asked_graders, asked_validators, read_tests
-from fencepost_judge.packages._unsupported import unsupported
+from fencepost_judge.packages._unsupported import out_of_range, unsupported
 from fencepost_judge.packages._validation_data import ValidationData, read_validation_data
 
 DESCRIBING = (PROBLEM, domjudge_ini.NAME)
@@ -180,7 +180,7 @@ def _bounds(metadata: Metadata, seconds: float | None) -> Bounds:
             validation_output_kb=_scaled(limits.validation_output, 1024),
         )
     except (ValueError, OverflowError) as error:
-        raise InvalidInput(f"problem.yaml: a limit is out of its range: {error}", field="limits") from None
+        raise out_of_range("problem.yaml", error) from None
 
 
 def _scaled(figure: float | None, unit: int) -> int | None:

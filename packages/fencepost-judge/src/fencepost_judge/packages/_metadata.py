@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -96,9 +96,32 @@ class Limits(Described):
     validation_passes: Annotated[int, BeforeValidator(_no_truth), Field(ge=2, le=100)] = 2
 
 
+Range = tuple[float | None, float | None]
+
+
+def _range(value: object) -> object:
+    """Two numbers in a text; an infinite one becomes None."""
+    parts = str(value).split()
+    if len(parts) != 2:
+        raise ValueError("must be two numbers, such as 0 100")
+    found = [None if re.fullmatch(r"[+-]?inf(inity)?", part, re.IGNORECASE) else part for part in parts]
+    return tuple(found)
+
+
 class LegacyGrading(Described):
     objective: Literal["max", "min"] = "max"
     show_test_data_groups: bool = False
+    # From before testdata.yaml: they hold for every group, whatever that file says.
+    on_reject: Literal["first_error", "worst_error", "grade"] | None = None
+    accept_score: Number | None = None
+    reject_score: Number | None = None
+    range: Annotated[Range | None, BeforeValidator(_range)] = None
+
+    def every_group(self) -> dict[str, Any]:
+        """In the words of `testdata.yaml`."""
+        said = self.model_dump(include={"accept_score", "reject_score", "range"}, exclude_none=True)
+        stops = {"first_error": "break", "grade": "continue"}.get(self.on_reject or "")
+        return said if stops is None else {**said, "on_reject": stops}
 
 
 Kind = Literal["pass-fail", "scoring", "interactive", "multi-pass", "submit-answer"]
@@ -160,6 +183,8 @@ class Metadata:
     objective: str
     languages: Sequence[str] | None
     constants: Mapping[str, Any]
+    every_group: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """What problem.yaml of an old package says in the place of every `testdata.yaml`."""
 
 
 def read_metadata(described: Mapping[str, Any]) -> Metadata:
@@ -182,6 +207,8 @@ def _old(said: LegacyProblem) -> Metadata:
         )
     if "score" in how and said.type != "scoring":
         raise InvalidInput(f"{PROBLEM}: validation custom score needs type: scoring.", field="validation")
+    if said.grading.on_reject == "grade" and said.type != "scoring":
+        raise InvalidInput(f"{PROBLEM}: grading.on_reject: grade needs type: scoring.", field="grading")
     return Metadata(
         version=Version.LEGACY,
         names=_names(said.name),
@@ -196,6 +223,7 @@ def _old(said: LegacyProblem) -> Metadata:
         objective=said.grading.objective,
         languages=None,
         constants={},
+        every_group=said.grading.every_group(),
     )
 
 
@@ -231,18 +259,6 @@ def _new(version: Version, said: NewProblem) -> Metadata:
 
 def _names(name: str | dict[str, str] | None) -> Mapping[str, str]:
     return name if isinstance(name, dict) else {} if name is None else {"en": name}
-
-
-Range = tuple[float | None, float | None]
-
-
-def _range(value: object) -> object:
-    """Two numbers in a text; an infinite one becomes None."""
-    parts = str(value).split()
-    if len(parts) != 2:
-        raise ValueError("must be two numbers, such as 0 100")
-    found = [None if re.fullmatch(r"[+-]?inf(inity)?", part, re.IGNORECASE) else part for part in parts]
-    return tuple(found)
 
 
 class LegacyGroup(Described):

@@ -31,7 +31,7 @@ from fencepost_judge.packages._icpc import slug_of
 from fencepost_judge.packages._making import Making, Recipe, absent
 from fencepost_judge.packages._source_files import language_of
 from fencepost_judge.packages._statements import Statements, read_statements
-from fencepost_judge.packages._unsupported import unsupported
+from fencepost_judge.packages._unsupported import out_of_range, unsupported
 from fencepost_judge.packages._validation_data import InputCheck, OutputCheck, ValidationData
 
 NAME = "problem.xml"
@@ -430,7 +430,7 @@ class _Reader:
                 output_kb=OUTPUT_KB,
             )
         except ValueError as error:
-            raise InvalidInput(f"{NAME}: a limit is out of its range: {error}", field="limits") from None
+            raise out_of_range(NAME, error) from None
 
     def _file(self, said: str | None) -> str:
         return "" if not said or said in ("stdin", "stdout") else said

@@ -21,8 +21,10 @@ from fencepost_judge._store import Store
 from fencepost_judge.packages._documents import Documents, Parse, parse_in_child
 from fencepost_judge.packages._icpc import slug_of
 from fencepost_judge.packages._source_files import language_of
+from fencepost_judge.packages._unsupported import out_of_range
 
 KEYS = {"title", "time_limit", "memory", "output", "flags", "checker"}
+OF_PACKAGES = {"license", "limits", "problem_format_version", "rights_owner", "source", "type", "validation"}
 SHOWN_MAX = 100
 
 
@@ -33,7 +35,7 @@ def read_folder(
     documents.load([folder / "problem.yaml"])
     described = documents.get(folder / "problem.yaml")
     unknown = sorted(str(key) for key in set(described) - KEYS)
-    if "problem_format_version" in unknown:
+    if OF_PACKAGES & {*unknown}:
         raise InvalidInput(
             f"{folder.name} is a package in the ICPC format, and has no folder data: it has no tests.",
             field="data",
@@ -65,9 +67,7 @@ def read_folder(
             output_kb=round(float(described.get("output", 8)) * 1024),
         )
     except (TypeError, ValueError, OverflowError) as error:
-        raise InvalidInput(
-            f"problem.yaml: a limit is out of its range: {error}", field="time_limit"
-        ) from None
+        raise out_of_range("problem.yaml", error) from None
     flags = _flags(described.get("flags", ()))
     if described.get("checker") is None:
         Comparison.from_flags(flags)

@@ -137,7 +137,7 @@ class _OldReader:
         path = folder / OLD_FILE
         name = str(path.relative_to(self.reader.root))
         own = checked(LegacyGroup, name, self.reader.documents.get(path))
-        return {**above, **own.model_dump(exclude_unset=True)}
+        return {**above, **own.model_dump(exclude_unset=True), **self.reader.metadata.every_group}
 
     def _group(self, folder: Path, name: str, above: Mapping[str, Any]) -> Group:
         if not folder.is_dir():
