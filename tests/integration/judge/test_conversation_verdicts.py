@@ -11,7 +11,11 @@ from pathlib import Path
 import pytest
 
 from fencepost_judge._judging import JudgeFault
+from fencepost_judge._time_limit import infer
+from fencepost_judge.packages import _icpc
+from fencepost_judge.packages._reading import read_problem
 from tests.integration.judge.judge_site import JudgeSite, open_judge_site
+from tests.unit.judge.test_packages import write
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("cc") is None, reason="the boxes need a C compiler: install gcc"),
@@ -181,3 +185,29 @@ async def test_a_fault_of_the_validator_is_told_apart_from_a_partner_that_left(
         for _ in range(repetitions // 4):
             with pytest.raises(JudgeFault, match="validator"):
                 await judge_site.sentence(problem, "c", source)
+
+
+GOES_ON = {
+    "problem.yaml": "problem_format_version: 2023-07\nname: Guess\ntype: interactive\n",
+    "output_validator/v.c": '#include <stdio.h>\nint main(void) { int x; puts("0"); fflush(stdout);'
+    ' return scanf("%d", &x) == 1 && x == 7 ? 42 : 43; }\n',
+    "submissions/accepted/seven.c": program('printf("7\\n");'),
+    "submissions/wrong_answer/goes_on.c": program('printf("-1\\n"); fflush(stdout); for (;;);'),
+} | {f"data/secret/{name}": "0\n" for name in ("1.in", "1.ans", "2.in", "2.ans")}
+
+
+async def test_what_a_rejected_program_does_later_sets_no_time_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_icpc, "PROVISIONAL_MS", 1500)
+    async with open_judge_site(tmp_path) as judge_site:
+        read = read_problem(write(tmp_path / "guess", GOES_ON), judge_site.store)
+        timing = (await infer(judge_site.judge, read)).timing
+
+    assert timing is not None
+    assert timing.slowest == "accepted/seven.c"
+    assert [(run.name, run.verdict, run.time_ms) for run in timing.runs][1] == (
+        "wrong_answer/goes_on.c",
+        "WA",
+        0,
+    )

@@ -99,9 +99,11 @@ async def _measure(
     language = one.language(python=python)
     if language not in judge.languages:
         return None
+    # What a rejected program does after its validator has ended can take until the limit, at each test.
+    everything = bound == "lower" and not (problem.interactive and "AC" not in one.expected)
     try:
         got = await judge.judge(
-            problem, language, one.sources, entry=one.expectations.entry, everything=bound == "lower"
+            problem, language, one.sources, entry=one.expectations.entry, everything=everything
         )
     except JudgeFault as fault:
         raise InvalidInput(
@@ -118,7 +120,10 @@ async def _measure(
             f"The time limit cannot be inferred: {one.name} takes over {PROVISIONAL_MS // 1000} s. {ASK}",
             field="time_limit",
         )
-    time_ms = max((case.time_ms for case in cases), default=0)
+    # A program that was rejected and then ran into the limit: how long it goes on is no time of a solution.
+    cut = problem.bounds.time_ms
+    times = [case.time_ms for case in cases if case.verdict == "TLE" or case.time_ms < cut]
+    time_ms = max(times, default=0)
     return JuryRun(name=one.name, bound=bound, time_ms=time_ms, verdict=_verdict(got, slow=slow))
 
 
