@@ -198,7 +198,8 @@ class Contest:
             ]
             for job_id in asked:
                 verdict, _, host = (
-                    await found("it is judged", partial(self._ended, job_id), bool)
+                    # Ten judges that start at once on a busy machine take their time.
+                    await found("it is judged", partial(self._ended, job_id), bool, within=600)
                 ).partition(" ")
                 assert verdict == "AC"
                 left.discard(host)
@@ -251,7 +252,7 @@ async def open_contest(
 
 @pytest.mark.parametrize(
     ("hosts", "judges"),
-    [(2, 2), pytest.param(10, 2, marks=[pytest.mark.full, pytest.mark.timeout(1800)])],
+    [(2, 2), pytest.param(10, 1, marks=[pytest.mark.full, pytest.mark.timeout(1800)])],
 )
 async def test_a_host_fetches_test_data_once_checks_it_and_evicts_it(
     database: Database, tmp_path: Path, hosts: int, judges: int
