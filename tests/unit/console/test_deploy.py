@@ -99,7 +99,7 @@ def test_each_image_has_the_packages_of_its_role_and_all_of_them_are_built() -> 
     assert set(built) == everything
     basic = {"binary", "cli", "metrics", "redis", "traces"}
     assert TARGETS["worker"].installed == {"fencepost": basic}
-    assert TARGETS["flows"].installed == {"fencepost": {*basic, "kafka", "parquet"}}
+    assert TARGETS["flows"].installed == {"fencepost": {*basic, "bucket", "kafka", "parquet"}}
     assert TARGETS["judge"].installed == {"fencepost": basic, "fencepost-judge": set()}
     assert set(TARGETS["serve"].installed) == everything
     for target in TARGETS.values():
