@@ -27,7 +27,7 @@ QUICK_TESTS := tests/unit tests/integration/kernel $(addprefix --ignore=tests/un
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help up quick test test-matrix mutants coverage specs check docs references audit bench torture contest-rehearsal sbom release lock clean setup
+.PHONY: help up quick test test-matrix mutants coverage specs check docs references audit bench soak torture contest-rehearsal sbom release lock clean setup
 
 help: ## this list
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -96,6 +96,9 @@ bench: $(READY) ## every benchmark; QUICK=1 for under a minute each
 
 bench-%: $(READY) ## one benchmark, as in bench-kernel
 	@$(BIN)/python -m bench $* $(if $(QUICK),--quick,)
+
+soak: $(READY) ## everything at half load with faults: does anything grow? HOURS=8, a picture in .fencepost/bench/soak.svg
+	@$(BIN)/python -m bench.soak --hours $(or $(HOURS),8)
 
 torture: $(READY) ## the systems under faults: SECONDS=60 SEED=7 SYSTEMS=jobs,nonces FAULTS=process,network
 	@$(BIN)/fencepost torture --seconds $(or $(SECONDS),60) --seed $(or $(SEED),1) \

@@ -83,8 +83,8 @@ def torture(
     Faults:   process (kill crash pause stall)      postgres redis (kill restart freeze, wipe)
               network (delay cut half-open ...)     clock     disk     power, restore (only by name)
     Systems:  leases jobs orders players nonces flows; only by name: odd-jobs sinks transactions judge
-              workflows bulk-nonces bulk-flows
-    Goals:    crashes further-crashes workflows pauses servers network power nonces streams
+              workflows bulk-nonces bulk-flows steady-flows
+    Goals:    crashes further-crashes workflows pauses servers network power failover nonces streams
 
     \b
     It starts a PostgreSQL and a Valkey of its own, and touches no other. The results are in
@@ -95,7 +95,7 @@ def torture(
     """
     from fencepost.private_folder import make_private  # noqa: PLC0415
     from fencepost.settings import Settings  # noqa: PLC0415
-    from fencepost_torture._report import facts_of, keep, keep_score, write  # noqa: PLC0415 - Slow to load.
+    from fencepost_torture._report import facts_of, keep, keep_run, write  # noqa: PLC0415 - Slow to load.
     from fencepost_torture._schedule import unavailable  # noqa: PLC0415
 
     wanted = _goal(goal)
@@ -130,7 +130,7 @@ def torture(
     make_private(Settings.load().data_directory)
     page = write(facts, Settings.load().data_directory / "torture", report)
     if result is not None and score and is_part:
-        keep_score(score.with_run(facts), result)
+        keep_run(score.name, facts, result)
     elif result is not None:
         keep(facts, result)
     if json_output or logs_json():

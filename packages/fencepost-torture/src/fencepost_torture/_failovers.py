@@ -49,6 +49,8 @@ class Failovers:
                 cluster.switch_over()
             case "primary-cut":
                 primary.host.cut_off([cluster.etcd.host.address])
+                cluster.wait_until_demoted(primary)
+                cluster.expire_leader()
             case "primary-full":
                 primary.fill_disk()
                 self._use_up_the_log(primary)
@@ -61,10 +63,10 @@ class Failovers:
             case _:
                 primary.host.cut_off([cluster.gateway])
                 return
-        cluster.wait_for_primary(other_than=primary)
+        promoted = cluster.wait_for_primary(other_than=primary)
         # The old primary goes on where it stood, and takes writes until Patroni has seen the time.
         primary.thaw()
-        self._watch_first_claim()
+        self._watch_first_claim(promoted)
 
     def repair(self, *, whole: bool = False) -> None:
         """Every node runs and is reached by all; the primary has a synchronous standby, so that the next
@@ -91,16 +93,16 @@ class Failovers:
                 connection.execute("select pg_logical_emit_message(true, 'torture', 'full')")
                 connection.execute("select pg_switch_wal()")
 
-    def _watch_first_claim(self) -> None:
-        """Wait for the first claim that any system makes on the new primary."""
+    def _watch_first_claim(self, promoted: Node) -> None:
+        """Wait for the first claim that any system makes on the new primary. By its own address: the lost one may
+        still answer."""
         began = time.monotonic()
         with ExitStack() as open_connections:
-            # Not those of the run: they may still be connected to the lost primary.
-            urls = [env.admin_url for env in self._envs]
+            urls = [self._cluster.node_url(promoted, env.database.name) for env in self._envs]
             readers = [open_connections.enter_context(psycopg.connect(url, autocommit=True)) for url in urls]
-            [(promoted,)] = readers[0].execute("select fencepost.clock()").fetchall()
+            [(since,)] = readers[0].execute("select fencepost.clock()").fetchall()
             while time.monotonic() - began < CLAIM_SECONDS_MAX and not any(
-                reader.execute(CLAIMED, (promoted, promoted)).fetchone() == (True,) for reader in readers
+                reader.execute(CLAIMED, (since, since)).fetchone() == (True,) for reader in readers
             ):
                 time.sleep(0.02)
         self.first_claims.append(time.monotonic() - began)

@@ -198,13 +198,19 @@ GOALS: Mapping[str, Goal] = {
         pace=RunPace(rests=True),
     ),
     "failover": Goal(
-        ("leases", "jobs"),
+        ("leases", "jobs", "steady-flows"),
         CLUSTER,
-        0.5,
+        0.2,
         (Size("failovers", 1000, FAILOVERS), Size(EFFECTS, 1_000_000)),
         # A failover takes seconds, and the primary has a synchronous standby again before the next.
         Floors(effects_per_second=2.0, hits_per_second=0.01, ambiguous_per_second=0),
-        pace=RunPace(crowd=2, rests=True),
+        pace=RunPace(
+            # A thousand effects for each failover: more of them would take CPU time from the cluster.
+            helpings_per_second={"leases": 1, "jobs": 1, "steady-flows": 1},
+            # A cut waits for the old primary to give up, and a full disk for the log to fill it.
+            weights={"primary-kill": 5, "primary-crash": 5, "primary-freeze": 5, "switchover": 5},
+            rests=True,
+        ),
     ),
     "nonces": Goal(
         ("bulk-nonces",),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import math
 import os
@@ -49,6 +50,7 @@ def facts_of(outcome: RunResult, not_available: Mapping[str, str], goal: str | N
         "refusals_by_reason": dict(outcome.refusals),
         "restarts": outcome.restarts,
         "ended_by_themselves": outcome.ended_by_themselves,
+        "tries_charged": outcome.tries_charged,
         "violations": [
             {"system": system, "rule": breach.rule, "key": breach.key, "what": breach.what}
             for system, breach in judgement.breaches[:BREACHES_MAX]
@@ -120,6 +122,14 @@ def read_kept(path: Path) -> Mapping[str, Any]:
     if isinstance(kept, dict):
         return cast("Mapping[str, Any]", kept)
     raise ValueError(f"{path} is not a torture result and would be overwritten. Name another file.")
+
+
+def keep_run(name: str, facts: Mapping[str, Any], path: Path) -> None:
+    """Add a run to those of its goal that the file has now: others may have ended while this one ran."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.with_name(f".{path.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        keep_score(read_score(name, path).with_run(facts), path)
 
 
 def keep_score(score: Score, path: Path) -> None:

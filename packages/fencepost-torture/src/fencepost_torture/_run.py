@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import LiteralString
 
 from fencepost.embedded._deadline import Deadline
 from fencepost.testing import Breach
@@ -36,6 +37,10 @@ FIRST_EFFECT_SECONDS = 120.0
 FAREWELL_SECONDS = 60.0
 MOMENTS_MAX = 1000
 LOG_BYTES = 20_000
+TRIES_CHARGED: LiteralString = """
+    select count(*) from fencepost.event where noun = 'job' and event = 'lost' and (detail ->> 'charged')::boolean
+"""
+PROCESS_ENDS = {"kill", "crash"}
 THROUGH_A_WIRE = {*FAMILIES["network"], *FAMILIES["backup"]}
 
 
@@ -64,6 +69,8 @@ class RunResult:
     hardness: Hardness
     restarts: int
     ended_by_themselves: int
+    tries_charged: int
+    """Tries of jobs that were charged for a lost worker."""
     settled_after: float
     judgement: RunVerdict
     moments: Sequence[RunMoment]
@@ -163,6 +170,7 @@ class _Run:
         """The effects of each system before the first fault: they prove nothing."""
         self._began = time.monotonic()
         self._phase, self._seconds = "faults", math.inf
+        self._tries_charged = 0
         self._looked = 0.0
         self._look_seconds = 0.5
         self._executors = self._make_executors()
@@ -197,6 +205,7 @@ class _Run:
             hardness,
             self._process_pool.restarts,
             self._process_pool.ended_by_themselves,
+            self._tries_charged,
             settled_after,
             judgement,
             self._torture_run.moments,
@@ -333,7 +342,12 @@ class _Run:
             part.load_generator.look_at_refusals()
             found = [*part.system.judge(part.env), *tokens_grew(part.env)]
             self._breaches += [(name, breach) for breach in found]
+            self._tries_charged += int(part.env.value(TRIES_CHARGED))
             self._plan.after(part.env)
+        # Where no fault ends a process, one that ends needs a restart that nobody gives it in production.
+        ended = max(self._process_pool.restarts, self._process_pool.ended_by_themselves)
+        if ended and not PROCESS_ENDS & set(self._plan.kinds):
+            self._breaches.append(("processes", Breach("no restart", "processes", f"{ended} ended")))
 
     def _tend(self) -> None:
         self._process_pool.resume_due()

@@ -38,6 +38,7 @@ KEPT = (
     "settled_after_seconds",
     "restarts",
     "ended_by_themselves",
+    "tries_charged",
     "violations",
     "void_because",
     "replay",

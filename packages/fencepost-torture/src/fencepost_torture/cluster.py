@@ -384,6 +384,20 @@ class Cluster:
 
         return _wait("a primary", look, seconds)
 
+    def wait_until_demoted(self, node: Node, seconds: float = FAILOVER_SECONDS) -> None:
+        """Wait until a primary that lost the leader's lease accepts no writes. It need not know etcd."""
+
+        def is_demoted() -> bool | None:
+            try:
+                with psycopg.connect(self.node_url(node), autocommit=True) as connection:
+                    recovers = connection.execute("select pg_is_in_recovery()").fetchone()
+            except psycopg.OperationalError:
+                # Patroni restarts it.
+                return True
+            return True if recovers == (True,) else None
+
+        _wait(f"{node.name} to give up", is_demoted, seconds)
+
     def wait_until_whole(self, seconds: float = START_SECONDS) -> None:
         """One primary, and every other node follows it; in synchronous mode one of them synchronously."""
 
@@ -514,7 +528,8 @@ def _wait(what: str, look: Callable[[], T | None], seconds: float = FAILOVER_SEC
     while (found := look()) is None:
         if time.monotonic() > end:
             raise TimeoutError(f"Timed out after {seconds:g} s waiting for {what}.")
-        time.sleep(0.05)
+        # Each look is a query at each node.
+        time.sleep(0.1)
     return found
 
 

@@ -20,6 +20,8 @@ BY_NAME = {
     # A thousand effects with each call, for goals of millions.
     "bulk-nonces": "fencepost_torture.systems._nonces:BULK_NONCES",
     "bulk-flows": "fencepost_torture.systems._flows:BULK_FLOWS",
+    # Hundreds a second, at all times: for faults that take seconds.
+    "steady-flows": "fencepost_torture.systems._flows:STEADY_FLOWS",
     # Code paths that the others never take; a chain and a sandbox are not on every machine.
     "odd-jobs": "fencepost_torture.systems._scheduled_jobs:ODD_JOBS",
     "sinks": "fencepost_torture.systems._sinks:SINKS",

@@ -11,7 +11,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, LiteralString
 
 from fencepost import Fencepost
@@ -134,6 +134,14 @@ class BulkFlows(Flows):
     open_max = 50_000
 
 
+class SteadyFlows(BulkFlows):
+    """Some hundred records in each commit, and some at any time."""
+
+    name = "steady-flows"
+    size = replace(BulkFlows.size, helping=250)
+    open_max = 4000
+
+
 def channels_of(flows: str) -> str:
     """The channels of all their key groups, as a pattern."""
     return f"fencepost:{{flow:{flows}/*}}:channel:*"
@@ -192,3 +200,4 @@ def _arrive(env: SystemEnvironment, turn: int, size: FlowSize) -> None:
 
 FLOWS = Flows
 BULK_FLOWS = BulkFlows
+STEADY_FLOWS = SteadyFlows

@@ -10,6 +10,10 @@
 --   with other jobs             has lost 20 or more in a row      charged    a suspect of this loss, or dead
 --   with this job alone         was a suspect                     charged    a suspect of its own, or dead
 --   with this job alone         was no suspect                    charged    waits as any job, or dead
+--   while the database was away as with other jobs: what ends the database must not run for ever either
+--
+-- A failover or a restart of the server keeps every worker from renewing: a lease that ended then is no evidence
+-- against its worker. So no failover charges a try.
 --
 -- A group is the jobs of one loss. The half that is claimed is lost together, so it becomes the next group: the
 -- split needs no code. A suspect that finishes, fails, snoozes or parks has left its worker alive: it is
@@ -24,10 +28,22 @@ create or replace function fencepost._suspect_losses_max() returns integer
 language sql immutable parallel safe
 as $$ select 20 $$;
 
--- Record which of the lost workers held several jobs. Where one job of a worker is lost, its others have
--- another lease: one is looked for by job_running_by_owner. A job whose lease had ended when this one was renewed
--- was lost before, while the worker lived. Groups without members are deleted after a day, which is longer than a
--- lease.
+-- Whether the server was started, or another one promoted, since p_at: a lease that was renewed then could not be
+-- renewed in between. A mark has the timeline of each second in which the database was used (lineage.sql). Served by
+-- the key of the marks, from the newest back to p_at.
+create or replace function fencepost._was_away_since(p_at timestamptz) returns boolean
+language sql stable
+as $$
+  select pg_postmaster_start_time() > p_at
+      or coalesce((select m.timeline <> (select h.timeline from fencepost._lineage_here() h)
+                   from (select o.at, o.timeline from fencepost.lineage_mark o where o.at <= p_at
+                         order by o.number desc limit 1) m), false)
+$$;
+
+-- Record which of the lost workers held several jobs, and which were lost while the database was away. Where one job
+-- of a worker is lost, its others have another lease: one is looked for by job_running_by_owner. A job whose lease had
+-- ended when this one was renewed was lost before, while the worker lived. Groups without members are deleted after a
+-- day, which is longer than a lease.
 create or replace function fencepost._suspicion_open(p_lost fencepost.job_running[], p_now timestamptz) returns void
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off
@@ -48,7 +64,7 @@ begin
                                            where hashtext(r.owner) = hashtext(v.owner) and r.owner = v.owner offset 0) o
                             where o.job_id <> v.job_id and o.expires_at > v.renewed_at)::integer;
     end if;
-    if v_size > 1 then
+    if v_size > 1 or fencepost._was_away_since(v.renewed_at) then
       insert into fencepost.job_suspicion (owner, at, size) values (v.owner, p_now, v_size);
     end if;
   end loop;
@@ -124,7 +140,10 @@ begin
     else 'pending'
   end;
   v_error := p_why || case
+    when not charged and v.others = 0 then
+      '; the database was away meanwhile, so this try is not charged, and it runs again apart from other work'
     when not charged then '; it ran beside other jobs, so this try is not charged, and it runs again apart from other work'
+    when v.others = 0 then format(' while the database was away, after %s losses that were not charged', v.losses)
     when v.suspicion_id is not null then format(' after %s losses together with other jobs, which were not charged', v.losses)
     when v.suspected then ' while it ran alone in its worker'
     else ' while no other job ran in its worker'
