@@ -30,7 +30,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
-from typing import Any, LiteralString, cast
+from typing import IO, Any, LiteralString, cast
 
 import psycopg
 from rich.console import Console
@@ -45,6 +45,7 @@ from fencepost.server_addresses import NOTE
 
 OPTIONS = kernel_job.SubmitOptions(tries=100)
 WARM_UP = 0.2
+LOG = "log"
 SAMPLES = 240
 FAULT_SECONDS = 20.0
 CALIBRATION_JOBS = 2000
@@ -181,16 +182,20 @@ class Soak:
         program = str(Path(sys.executable).with_name("fencepost"))
         up = [program, "up", "--directory", str(self._directory), "--port", "0", "--json"]
         # The table is there before the worker asks for it.
-        self._up = self._open.enter_context(_running([*up, "--app", "bench.soak_app"], environment))
+        log = self._open.enter_context((self._directory.parent / LOG).open("w"))
+        self._up = self._open.enter_context(_running([*up, "--app", "bench.soak_app"], environment, log))
         assert self._up.stdout is not None
-        self._up.stdout.readline()
+        if not self._up.stdout.readline():
+            raise RuntimeError(
+                f"fencepost up has ended:\n{(self._directory.parent / LOG).read_text()[-2000:]}"
+            )
         addresses = json.loads((self._directory / NOTE).read_text())
         self._admin_url, self._redis_url = addresses["migration_url"], addresses["redis_url"]
         with closing(self._admin()) as admin:
             admin.execute(CREATE)
         self._url = addresses["service_url"]
         demo = [program, "demo", "--force", "--seconds", str(seconds + 600)]
-        self._open.enter_context(_running(demo, environment))
+        self._open.enter_context(_running(demo, environment, log))
 
     def _admin(self) -> psycopg.Connection[Any]:
         return psycopg.connect(self._admin_url, autocommit=True, connect_timeout=5)
@@ -328,8 +333,10 @@ class Soak:
 
 
 @contextmanager
-def _running(command: Sequence[str], environment: Mapping[str, str]) -> Generator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+def _running(
+    command: Sequence[str], environment: Mapping[str, str], log: IO[str]
+) -> Generator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=log)
     drain: threading.Thread | None = None
     try:
         yield process
@@ -407,6 +414,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not 0.01 <= asked.hours <= 1000:
         parser.error("--hours must be between 0.01 and 1000")
     directory = Path(tempfile.mkdtemp(prefix="fencepost-soak-"))
+    # The servers run as a user of their own where this one is root.
+    directory.chmod(0o755)
     soak = Soak(directory / "data", asked.seed)
     console = Console()
     console.print(f"{asked.hours:g} h from {datetime.now(UTC):%H:%M} UTC, seed {asked.seed}.")

@@ -11,6 +11,12 @@ TESTS = Path(__file__).parents[1]
 JOBS = ("integration/jobs", "integration/job_features")
 KERNEL = ("integration/kernel", "isolation", "security", *JOBS)
 DRIVE = ("integration/redis_streams", *JOBS)
+# They start a cluster of their own, move its slots and kill its nodes.
+SIX_NODES = (
+    "integration/redis_streams/test_cluster.py",
+    "integration/jobs/test_redis_cluster.py",
+    "integration/flows/test_redis_cluster.py",
+)
 # The stories of tests/isolation name backends and stop them in the middle: they need sessions.
 POOLED = ("integration/kernel", "integration/client", *JOBS)
 
@@ -46,7 +52,7 @@ class Missing:
 def plan() -> tuple[list[Cell], list[Missing]]:
     cells: list[Cell] = []
     missing: list[Missing] = []
-    for part in (_postgres(), _redis(), _cluster(), _pooler(), _sentinel()):
+    for part in (_postgres(), _redis(), _cluster(), _six_nodes(), _pooler(), _sentinel()):
         cells += [one for one in part if isinstance(one, Cell)]
         missing += [one for one in part if isinstance(one, Missing)]
     return cells, missing
@@ -86,6 +92,19 @@ def _cluster() -> list[Cell | Missing]:
             f"{server.product} {server.version}, cluster mode",
             DRIVE,
             {choice.VALKEY: str(server.path), choice.CLUSTER: "1"},
+        )
+        for server in redis_servers()
+        if server.major >= 7
+    ]
+
+
+def _six_nodes() -> list[Cell | Missing]:
+    """Three primaries, each with a replica: client, jobs and flows while a slot moves and a node is killed."""
+    return [
+        Cell(
+            f"{server.product} {server.version}, a cluster of six nodes",
+            SIX_NODES,
+            {choice.VALKEY: str(server.path)},
         )
         for server in redis_servers()
         if server.major >= 7

@@ -7,8 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,100 +18,24 @@ from fencepost.cli._servers import _psql_program  # pyright: ignore[reportPrivat
 from fencepost.cli.exit_codes import ExitCode
 from fencepost.embedded import Database
 from tests.deployment import DEPLOY, compose_services, ours
-from tests.matrix.ports import free_port
+from tests.integration.deploy.deployed import ENDS_WITHIN_SECONDS, MAIN, TOKEN, Deployed
 from tests.waiting_for import until
 
-TOKEN = "the-http-token-of-a-test"
 SERVICES = compose_services(HTTP_TOKEN=TOKEN)
 PROCESSES = [name for name in ours(SERVICES) if name != "migrate"]
-MAIN = "from fencepost.cli._app import main; main()"
-APPLICATION = """
-from fencepost import Fencepost, Job
-from fencepost.flows import Flow, ListSink
-from fencepost.flows.sources.redis_streams import RedisStreams
-
-fp = Fencepost.from_env()
-flow = Flow("deployed").source(RedisStreams("in")).sink(ListSink())
-
-
-@fp.job("mail")
-async def send(job: Job) -> None: ...
-"""
-ENDS_WITHIN_SECONDS = 60
-
-
-class Deployed:
-    """A process of compose on this machine: with our servers, on a free port of loopback."""
-
-    def __init__(self, name: str, folder: Path, database: Database, redis_url: str) -> None:
-        self._service = SERVICES[name]
-        environment: dict[str, str] = {key: str(value) for key, value in self._service["environment"].items()}
-        self.port_name = "HTTP_PORT" if "HTTP_PORT" in environment else "METRICS_PORT"
-        self.told_port, self.port = environment[self.port_name], str(free_port())
-        instead = {
-            "DATABASE_URL": database.url,
-            "CONSOLE_READ_DATABASE_URL": database.viewer_url,
-            "REDIS_URL": redis_url,
-            "HTTP_ADDRESS": "127.0.0.1",
-            "METRICS_ADDRESS": "127.0.0.1",
-            self.port_name: self.port,
-            "JUDGE_STORE": str(folder / "store"),
-            "JUDGE_WORKSPACE": str(folder / "workspace"),
-        }
-        machine = {key: os.environ[key] for key in ("PATH", "HOME", "LANG", "TMPDIR") if key in os.environ}
-        self._environment = {
-            **machine,
-            **environment,
-            **{k: v for k, v in instead.items() if k in environment},
-        }
-        (folder / "app.py").write_text(APPLICATION)
-        self._folder = folder
-        self._process: subprocess.Popen[str] | None = None
-
-    @contextmanager
-    def running(self) -> Generator[subprocess.Popen[str]]:
-        with (self._folder / "log").open("w") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-c", MAIN, *self._service["command"]],
-                cwd=self._folder,
-                env=self._environment,
-                stdout=log,
-                stderr=log,
-                text=True,
-            )
-        try:
-            yield process
-        finally:
-            process.kill()
-            process.wait()
-
-    def log(self) -> str:
-        return (self._folder / "log").read_text()
-
-    def is_healthy(self) -> bool:
-        """By the command that compose runs inside the container."""
-        test: list[str] = self._service["healthcheck"]["test"]
-        assert test[:3] == ["CMD", "python", "-c"]
-        assert f":{self.told_port}/" in test[3], "it asks where the process listens"
-        program = test[3].replace(f":{self.told_port}/", f":{self.port}/")
-        return not subprocess.run(
-            [sys.executable, "-c", program], capture_output=True, check=False
-        ).returncode
-
-    def ask(self, path: str, **headers: str) -> httpx.Response:
-        return httpx.get(f"http://127.0.0.1:{self.port}{path}", headers=headers, timeout=30)
 
 
 @pytest.mark.parametrize("name", PROCESSES)
 async def test_a_process_becomes_healthy_and_ends_when_it_is_told(
     name: str, tmp_path: Path, database: Database, redis_url: str
 ) -> None:
-    deployed = Deployed(name, tmp_path, database, redis_url)
+    environment = {key: str(value) for key, value in SERVICES[name]["environment"].items()}
+    deployed = Deployed(SERVICES[name]["command"], environment, tmp_path, database, redis_url)
     with deployed.running() as process:
 
         def is_healthy() -> bool:
             assert process.poll() is None, deployed.log()
-            return deployed.is_healthy()
+            return deployed.is_healthy(SERVICES[name]["healthcheck"]["test"])
 
         await until(f"{name} is healthy", is_healthy)
         for path in ("/healthz", "/readyz"):

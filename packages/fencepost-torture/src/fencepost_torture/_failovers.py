@@ -94,8 +94,8 @@ class Failovers:
                 connection.execute("select pg_switch_wal()")
 
     def _watch_first_claim(self, promoted: Node) -> None:
-        """Wait for the first claim that any system makes on the new primary. By its own address: the lost one may
-        still answer."""
+        """Wait for the first claim that any system makes on the new primary. It is asked by its own address:
+        the lost one may still answer."""
         began = time.monotonic()
         with ExitStack() as open_connections:
             urls = [self._cluster.node_url(promoted, env.database.name) for env in self._envs]

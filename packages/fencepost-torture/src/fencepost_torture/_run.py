@@ -38,7 +38,8 @@ FAREWELL_SECONDS = 60.0
 MOMENTS_MAX = 1000
 LOG_BYTES = 20_000
 TRIES_CHARGED: LiteralString = """
-    select count(*) from fencepost.event where noun = 'job' and event = 'lost' and (detail ->> 'charged')::boolean
+    select count(*) from fencepost.event
+    where noun = 'job' and event = 'lost' and (detail ->> 'charged')::boolean
 """
 PROCESS_ENDS = {"kill", "crash"}
 THROUGH_A_WIRE = {*FAMILIES["network"], *FAMILIES["backup"]}

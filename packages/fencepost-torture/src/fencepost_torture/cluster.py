@@ -227,8 +227,9 @@ class Node:
     def freeze(self) -> None:
         """The machine stands still: its processes neither run nor end, and its connections stay open."""
         assert self.process is not None
-        self.process.pause()
+        # Before it: a busy machine may take too long to stop all of them, and then some are stopped.
         self.is_frozen = True
+        self.process.pause()
 
     def thaw(self) -> None:
         """Let a frozen node run again."""

@@ -117,7 +117,8 @@ class KeptProcess:
 
     def _stands_still(self) -> bool:
         table = reaper.process_table()
-        moving = [pid for pid in self.pids() if pid in table and table[pid].state not in "Tt"]
+        # One that has ended stays in the table until its parent, which is stopped, asks for it.
+        moving = [pid for pid in self.pids() if pid in table and table[pid].state not in "TtZX"]
         for pid in moving:
             reaper.send(pid, signal.SIGSTOP)
         return not moving

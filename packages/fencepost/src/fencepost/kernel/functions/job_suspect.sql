@@ -12,8 +12,8 @@
 --   with this job alone         was no suspect                    charged    waits as any job, or dead
 --   while the database was away as with other jobs: what ends the database must not run for ever either
 --
--- A failover or a restart of the server keeps every worker from renewing: a lease that ended then is no evidence
--- against its worker. So no failover charges a try.
+-- A failover, a restart of the server and the loss of a synchronous standby keep every worker from renewing: a lease
+-- that ended then is no evidence against its worker. So no failover charges a try.
 --
 -- A group is the jobs of one loss. The half that is claimed is lost together, so it becomes the next group: the
 -- split needs no code. A suspect that finishes, fails, snoozes or parks has left its worker alive: it is
@@ -28,13 +28,16 @@ create or replace function fencepost._suspect_losses_max() returns integer
 language sql immutable parallel safe
 as $$ select 20 $$;
 
--- Whether the server was started, or another one promoted, since p_at: a lease that was renewed then could not be
--- renewed in between. A mark has the timeline of each second in which the database was used (lineage.sql). Served by
--- the key of the marks, from the newest back to p_at.
+-- Whether a lease that was renewed at p_at could not be renewed for a time after it: another server was promoted, this
+-- one was started, or commits waited for a standby, which came or which a manager replaced by loading another
+-- configuration (so it does after a start). A mark has the timeline of each second in which the database was used
+-- (lineage.sql). Served by the key of the marks, from the newest back to p_at.
 create or replace function fencepost._was_away_since(p_at timestamptz) returns boolean
 language sql stable
 as $$
-  select pg_postmaster_start_time() > p_at
+  select pg_conf_load_time() > p_at
+      or exists (select 1 from pg_stat_replication r
+                 where r.sync_state in ('sync', 'quorum') and r.backend_start > p_at)
       or coalesce((select m.timeline <> (select h.timeline from fencepost._lineage_here() h)
                    from (select o.at, o.timeline from fencepost.lineage_mark o where o.at <= p_at
                          order by o.number desc limit 1) m), false)
