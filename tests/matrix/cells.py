@@ -99,7 +99,7 @@ def _cluster() -> list[Cell | Missing]:
 
 
 def _six_nodes() -> list[Cell | Missing]:
-    """Three primaries, each with a replica: client, jobs and flows while a slot moves and a node is killed."""
+    """Three primaries with replicas: client, jobs and flows while a slot moves and a node is killed."""
     return [
         Cell(
             f"{server.product} {server.version}, a cluster of six nodes",
