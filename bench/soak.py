@@ -44,6 +44,7 @@ from fencepost.redis_streams.connection import connect_sync
 from fencepost.server_addresses import NOTE
 
 OPTIONS = kernel_job.SubmitOptions(tries=100)
+APP = "bench.soak_app"
 WARM_UP = 0.2
 LOG = "log"
 SAMPLES = 240
@@ -55,6 +56,7 @@ RETENTION = {
     "HISTORY_KEEP_SEC": "60",
     "OUTBOX_KEEP_SEC": "60",
     "IDEMPOTENCY_KEEP_SEC": "60",
+    "MUTATION_ANSWER_KEEP_SEC": "60",
     "JOBS_KEEP_FINISHED_SEC": "30",
     "LOG_LEVEL": "error",
 }
@@ -148,8 +150,11 @@ def growing_tables(samples: Samples) -> list[Growth]:
 class Soak:
     """The system under load, its faults and its figures."""
 
-    def __init__(self, directory: Path, seed: int) -> None:
+    def __init__(self, directory: Path, seed: int, *, app: str = APP, has_faults: bool = True) -> None:
+        """Data is below `directory`, which is removed by the caller. Tests give an app that leaks."""
         self._directory = directory
+        self._app = app
+        self._has_faults = has_faults
         self._chance = random.Random(seed)  # noqa: S311 - Repeatable, no secret.
         self._open = ExitStack()
         self._over = threading.Event()
@@ -163,7 +168,7 @@ class Soak:
         with self._open:
             self._start(seconds)
             self.rate = self._calibrate() / 2
-            loops = (self._load, self._measure, self._break)
+            loops = [self._load, self._measure, *([self._break] if self._has_faults else [])]
             threads = [threading.Thread(target=loop, daemon=True) for loop in loops]
             began = time.monotonic()
             for thread in threads:
@@ -183,7 +188,7 @@ class Soak:
         up = [program, "up", "--directory", str(self._directory), "--port", "0", "--json"]
         # The table is there before the worker asks for it.
         log = self._open.enter_context((self._directory.parent / LOG).open("w"))
-        self._up = self._open.enter_context(_running([*up, "--app", "bench.soak_app"], environment, log))
+        self._up = self._open.enter_context(_running([*up, "--app", self._app], environment, log))
         assert self._up.stdout is not None
         if not self._up.stdout.readline():
             raise RuntimeError(
@@ -289,7 +294,7 @@ class Soak:
 
     def _signal_worker(self, number: int) -> int:
         """To the process that runs the jobs: `up` starts it again if it is gone."""
-        worker = next(pid for pid in descendants(self._up.pid) if "soak_app" in _command(pid))
+        worker = next(pid for pid in descendants(self._up.pid) if self._app in _command(pid))
         os.kill(worker, number)
         return worker
 
@@ -406,6 +411,18 @@ def report_of(soak: Soak, hours: float) -> tuple[Report, list[Growth]]:
     return Report("soak", hours < 1, cast("Any", rows), goals, facts), figures
 
 
+@contextmanager
+def own_directory() -> Generator[Path]:
+    """The directory of a soak's data, which is removed at the end."""
+    directory = Path(tempfile.mkdtemp(prefix="fencepost-soak-"))
+    # The servers run as a user of their own where this one is root.
+    directory.chmod(0o755)
+    try:
+        yield directory / "data"
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.soak", description=__doc__)
     parser.add_argument("--hours", type=float, default=8.0)
@@ -413,16 +430,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = parser.parse_args(arguments)
     if not 0.01 <= asked.hours <= 1000:
         parser.error("--hours must be between 0.01 and 1000")
-    directory = Path(tempfile.mkdtemp(prefix="fencepost-soak-"))
-    # The servers run as a user of their own where this one is root.
-    directory.chmod(0o755)
-    soak = Soak(directory / "data", asked.seed)
     console = Console()
     console.print(f"{asked.hours:g} h from {datetime.now(UTC):%H:%M} UTC, seed {asked.seed}.")
-    try:
+    with own_directory() as directory:
+        soak = Soak(directory, asked.seed)
         soak.run(asked.hours * 3600)
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
     report, figures = report_of(soak, asked.hours)
     show(report, console)
     write(report)

@@ -16,7 +16,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, *breaches: Breach) -> None:
 
     def run(torture_run: TortureRun) -> RunResult:
         found = judge([("shop", breach) for breach in breaches], EASY, torture_run.plan.floors)
-        return RunResult(torture_run.plan, 10.0, Tally(), {"shop": 100}, {}, EASY, 0, 0, 0.0, found, [])
+        return RunResult(torture_run.plan, 10.0, Tally(), {"shop": 100}, {}, EASY, 0, 0, [], 0.0, found, [])
 
     monkeypatch.setattr(TortureRun, "run", run)
 

@@ -36,7 +36,7 @@ def outcome(**changes: Any) -> RunResult:
         "hardness": HARDNESS,
         "restarts": 1,
         "ended_by_themselves": 0,
-        "tries_charged": 0,
+        "tries_charged": [],
         "settled_after": 1.0,
         "judgement": judge(breaches, HARDNESS, plan.floors),
         "moments": [RunMoment(0.5, {"jobs": 100}, 1, {}), RunMoment(10, {"jobs": 200}, 3, {})],

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fencepost_torture._goals import EACH_POINT, EFFECTS, Goal, Size, Yield
-from fencepost_torture._report import facts_of, keep, keep_score, read_score
+from fencepost_torture._report import facts_of, keep, keep_run, keep_score, read_score
 from fencepost_torture._score import KEPT, Score, hours_left, yield_of
 from fencepost_torture._tally import Tally
 from fencepost_torture.systems import system_of
@@ -48,6 +48,24 @@ def score(*runs: dict[str, Any]) -> Score:
 
 def reached(whole: Score) -> list[int]:
     return [size["reached"] for size in whole.facts()["sizes"]]
+
+
+def test_the_first_claims_of_all_runs_have_a_median_and_a_p95() -> None:
+    claims = [second / 10 for second in range(1, 101)]
+    facts = score(
+        run(101, first_claim_seconds=claims[50:]), run(102, first_claim_seconds=claims[:50])
+    ).facts()
+
+    assert (facts["first_claim_p50_seconds"], facts["first_claim_p95_seconds"]) == (5.1, 9.6)
+    assert "first_claim_p95_seconds" not in score(run(103)).facts()
+
+
+def test_a_run_is_added_to_what_ended_beside_it(tmp_path: Path) -> None:
+    kept = tmp_path / "crashes.json"
+    for seed in (1, 2):
+        keep_run("crashes", {**facts_of(outcome(), {}, "crashes"), "seed": seed}, kept)
+
+    assert [each["seed"] for each in read_score("crashes", kept).runs] == [1, 2]
 
 
 def test_runs_add_up() -> None:

@@ -21,7 +21,7 @@ from fencepost_torture._score import Score, told, yield_of
 LAST = "last.json"
 FAULTS_MAX = 2000
 BREACHES_MAX = 200
-LONG = {"schedule", "moments", "log", "rows", "goals", "not_available"}
+LONG = {"schedule", "charged", "moments", "log", "rows", "goals", "not_available"}
 
 
 def facts_of(outcome: RunResult, not_available: Mapping[str, str], goal: str | None = None) -> dict[str, Any]:
@@ -50,7 +50,8 @@ def facts_of(outcome: RunResult, not_available: Mapping[str, str], goal: str | N
         "refusals_by_reason": dict(outcome.refusals),
         "restarts": outcome.restarts,
         "ended_by_themselves": outcome.ended_by_themselves,
-        "tries_charged": outcome.tries_charged,
+        "tries_charged": len(outcome.tries_charged),
+        "charged": list(outcome.tries_charged[:BREACHES_MAX]),
         "violations": [
             {"system": system, "rule": breach.rule, "key": breach.key, "what": breach.what}
             for system, breach in judgement.breaches[:BREACHES_MAX]

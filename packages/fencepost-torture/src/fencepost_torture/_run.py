@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import LiteralString
+from typing import Any, LiteralString
 
 from fencepost.embedded._deadline import Deadline
 from fencepost.testing import Breach
@@ -38,8 +38,8 @@ FAREWELL_SECONDS = 60.0
 MOMENTS_MAX = 1000
 LOG_BYTES = 20_000
 TRIES_CHARGED: LiteralString = """
-    select count(*) from fencepost.event
-    where noun = 'job' and event = 'lost' and (detail ->> 'charged')::boolean
+    select detail || jsonb_build_object('at', at) from fencepost.event
+    where noun = 'job' and event = 'lost' and (detail ->> 'charged')::boolean order by event_id
 """
 PROCESS_ENDS = {"kill", "crash"}
 THROUGH_A_WIRE = {*FAMILIES["network"], *FAMILIES["backup"]}
@@ -70,8 +70,8 @@ class RunResult:
     hardness: Hardness
     restarts: int
     ended_by_themselves: int
-    tries_charged: int
-    """Tries of jobs that were charged for a lost worker."""
+    tries_charged: Sequence[Mapping[str, Any]]
+    """The losses of workers that were charged to a job, as the database recorded them."""
     settled_after: float
     judgement: RunVerdict
     moments: Sequence[RunMoment]
@@ -171,7 +171,7 @@ class _Run:
         """The effects of each system before the first fault: they prove nothing."""
         self._began = time.monotonic()
         self._phase, self._seconds = "faults", math.inf
-        self._tries_charged = 0
+        self._tries_charged: list[Mapping[str, Any]] = []
         self._looked = 0.0
         self._look_seconds = 0.5
         self._executors = self._make_executors()
@@ -343,7 +343,7 @@ class _Run:
             part.load_generator.look_at_refusals()
             found = [*part.system.judge(part.env), *tokens_grew(part.env)]
             self._breaches += [(name, breach) for breach in found]
-            self._tries_charged += int(part.env.value(TRIES_CHARGED))
+            self._tries_charged += [detail for (detail,) in part.env.rows(TRIES_CHARGED)]
             self._plan.after(part.env)
         # Where no fault ends a process, one that ends needs a restart that nobody gives it in production.
         ended = max(self._process_pool.restarts, self._process_pool.ended_by_themselves)

@@ -113,6 +113,7 @@ class Score:
             "effects": sum(run["effects"] for run in counted),
             "lost": sum(run["lost"] for run in self.runs),
             "doubled": sum(run["doubled"] for run in self.runs),
+            **first_claims(counted),
             "sizes": told(self.goal, self.brought, counted[-1] if counted else None),
             "runs": list(self.runs),
         }
@@ -124,6 +125,17 @@ def yield_of(run: Run) -> Yield:
         Counter(run["crash_points"]),
         sum(run["effects_under_faults"].values()),
     )
+
+
+def first_claims(runs: Iterable[Run]) -> dict[str, float]:
+    """How long after a promotion the first claim came, where standbys were promoted."""
+    found = sorted(float(seconds) for run in runs for seconds in run.get("first_claim_seconds") or ())
+    if not found:
+        return {}
+    return {
+        "first_claim_p50_seconds": found[len(found) // 2],
+        "first_claim_p95_seconds": found[int(len(found) * 0.95)],
+    }
 
 
 def told(goal: Goal, brought: Yield, newest: Run | None) -> list[dict[str, Any]]:
