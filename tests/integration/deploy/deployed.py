@@ -102,7 +102,7 @@ class Deployed:
     def answers(self, path: str) -> bool:
         """Whether a probe of Kubernetes is content."""
         try:
-            return self.ask(path).status_code == httpx.codes.OK
+            return self.ask(path).is_success
         except httpx.TransportError:
             return False
 

@@ -5,7 +5,7 @@ import signal
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, LiteralString
 
 import pytest
 
@@ -17,7 +17,7 @@ from tests.waiting_for import until
 
 SETTINGS = (*WHOLE_CHART, "worker.application=app", "flows.applications.totals=app")
 PROCESSES = ("x-api", "x-sender", "x-worker", "x-flow-totals", "x-judge")
-JOB: str = "select job_id from fencepost.job_submit('mail', 'linger', %s::jsonb, p_tries_max => 1)"
+JOB: LiteralString = "select job_id from fencepost.job_submit('mail', 'linger', %s::jsonb, p_tries_max => 1)"
 
 
 @pytest.fixture(scope="module")
