@@ -38,6 +38,11 @@ APPEND_ONE = """
     select fencepost.flow_log_append('f', 's', 'flow:f/all', 1, 0, null, '{a}', array['1']::jsonb[])
 """
 
+ROWS = "select number || ': ' || encode(content, 'escape') from fencepost.flow_stage_row order by number"
+SEND_TWO = """
+    select fencepost.flow_stage_append('f', 's', 'flow:f/all', 1, 1, '{a, b}', '{1, 1}', '{null, 5}', false)
+"""
+
 GROUPS = "select 'groups ' || (shape ->> 'groups') from fencepost.flow"
 
 HELD = Given(
@@ -63,6 +68,8 @@ LOGGED = Given(
     LOG,
 )
 FOUND = Given((HOLD, APPEND_ONE), "1: a", ENTRIES)
+SENT_SAVED = Given((REGISTER, HOLD, COMMIT_ONE, SEND_TWO), "", SAVED)
+LATE_SENT = Given((REGISTER, HOLD, COMMIT_ONE, SEND_TWO, EXPIRE), "1: a; 2: b", ROWS)
 LATE_FOUND = Given((HOLD, APPEND_ONE, EXPIRE), "1: a", ENTRIES)
 LATE_HELD = Given((REGISTER, HOLD, EXPIRE), "", NEWEST)
 LATE_BURIED = Given((HOLD, EXPIRE), "0 letters", LETTER_COUNT)
@@ -129,6 +136,14 @@ APPEND = Call(
 TRIM_ENTRIES = Call(
     "trim", "select fencepost.flow_log_trim('f', 's', 'flow:f/all', 1, 1, 10)", "1", {"1": ""}
 )
+SEND = Call(
+    "send",
+    "select fencepost.flow_stage_append('f', 's', 'flow:f/all', 1, 2, '{c}', '{1}', '{null}', false)",
+    "3",
+    {"3": "1: a; 2: b; 3: c"},
+)
+TRIM_ROWS = Call("trim", "select fencepost.flow_stage_trim('f', 's', 'flow:f/all', 1, 1)", "1", {"1": "2: b"})
+TRIM_KEEPS = Call("trim", "select fencepost.flow_stage_trim('f', 's', 'flow:f/all', 1, 1)", "1")
 REPORT = Call(
     "report",
     "select fencepost.flow_report(array['flow:f/all'], array[1], array['7']::jsonb[])",
@@ -182,6 +197,17 @@ PAIRS = (
         "a late trim of entries meets a takeover",
         LATE_FOUND,
         TRIM_ENTRIES.answering(LATE),
+        ACQUIRE,
+        TAKEN_OVER,
+        Second("2"),
+    ),
+    # A savepoint copies what its receivers lack: nothing is removed while it is made.
+    Pair("a savepoint meets a trim of a stage", SENT_SAVED, SAVE, TRIM_KEEPS, Second("4"), Second("1")),
+    Pair("a late send meets a takeover", LATE_SENT, SEND.answering(LATE), ACQUIRE, TAKEN_OVER, Second("2")),
+    Pair(
+        "a late trim of a stage meets a takeover",
+        LATE_SENT,
+        TRIM_ROWS.answering(LATE),
         ACQUIRE,
         TAKEN_OVER,
         Second("2"),

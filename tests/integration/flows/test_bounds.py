@@ -101,7 +101,7 @@ async def test_a_key_group_that_stands_still_holds_the_source_up(harness: FlowHa
 
 async def test_a_full_channel_says_so_and_takes_again_what_fits(harness: FlowHarness) -> None:
     client = connect_bytes(harness.redis_url, "the test")
-    sender = ChannelSender(client, "f", "in:0", 2, 2)
+    sender = ChannelSender(client, "f", "in:0", range(2), 2)
     await sender.begin()
     both = {0: [b"h", b"x"], 1: [b"h", b"y"]}
 

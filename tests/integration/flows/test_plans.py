@@ -26,6 +26,10 @@ BEGINNING: tuple[LiteralString, ...] = (
     select fencepost.flow_log_append(
       'f', 's', 'flow:f/all', 1, 0, null, '{a, b, c}', array['1', '2', '3']::jsonb[])
     """,
+    """
+    select fencepost.flow_stage_append(
+      'f', 'stage-1:0000', 'flow:f/all', 1, 1, '{a, b, c}', '{1, 1, 1}', '{null, null, 1}', false)
+    """,
 )
 # Of other flows, and of this one: what was committed, asked for and read long ago.
 HISTORY: tuple[LiteralString, ...] = (
@@ -61,6 +65,11 @@ HISTORY: tuple[LiteralString, ...] = (
     select case when i % 2 = 0 then 'e' else 'g' end, 's', i, 'id-' || i, '1' from generate_series(1, 20000) i
     """,
     """
+    insert into fencepost.flow_stage_row (flow, sender, number, checkpoint, content, records)
+    select case when i % 2 = 0 then 'e' else 'g' end, 'stage-1:0000', i, i, 'a', 1
+    from generate_series(1, 20000) i
+    """,
+    """
     insert into fencepost.flow_activity (resource, token, reported_at, activity)
     select 'flow:' || case when i % 2 = 0 then 'e' else 'g' end || '/part/' || i, 1, now(), '{}'
     from generate_series(1, 20000) i
@@ -90,6 +99,13 @@ CALLS: dict[str, LiteralString] = {
     "known entries": "select * from fencepost.flow_log_known('f', 's', '{a, b, x}')",
     "state of a log": "select * from fencepost.flow_log_state('f', 's')",
     "trim of entries": "select fencepost.flow_log_trim('f', 's', 'flow:f/all', 1, 1, 10)",
+    "append of a stage": """
+        select fencepost.flow_stage_append(
+          'f', 'stage-1:0000', 'flow:f/all', 1, 2, '{a}', '{1}', '{null}', false)
+    """,
+    "read of a stage": "select * from fencepost.flow_stage_read('f', 'stage-1:0000', 1, 10)",
+    "state of a stage": "select * from fencepost.flow_stage_state('f', 'stage-1:0000', true)",
+    "trim of a stage": "select fencepost.flow_stage_trim('f', 'stage-1:0000', 'flow:f/all', 1, 1)",
     "report": "select fencepost.flow_report('{flow:f/all}', '{1}', array['{}']::jsonb[])",
     "activities": "select * from fencepost.flow_activities('f')",
     "edges": "select * from fencepost.flow_edges('f')",

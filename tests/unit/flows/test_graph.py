@@ -87,13 +87,6 @@ def test_an_enrichment_before_an_exchange_is_refused() -> None:
         FlowPlan(flow)
 
 
-def test_a_second_exchange_is_refused_with_the_alternative() -> None:
-    keyed = Flow("f").source(numbers()).key_by(str, groups=4).count(emit="each")
-
-    with pytest.raises(GraphRefused, match="Leave groups out"):
-        FlowPlan(keyed.key_by(str, groups=4).count().sink(TableSink()))
-
-
 @pytest.mark.parametrize("name", ["", "a/b", "a:b", "a b", "{a}"])
 def test_a_name_that_cannot_be_part_of_a_resource_is_refused(name: str) -> None:
     with pytest.raises(GraphRefused, match="no name"):

@@ -22,7 +22,7 @@ from fencepost.flows._shuffle import (
 )
 from fencepost.flows._state import as_it_was
 from fencepost.flows._task import Arrival
-from fencepost.flows._units import senders_of
+from fencepost.flows._units import Spread, senders_of
 from fencepost.flows.sources import redis_streams
 from fencepost.jobs import _fetcher as job_fetcher
 from fencepost.kernel import _poison_entries as kernel_stream
@@ -38,6 +38,7 @@ PROGRAM = FlowPlan(
     .sink(TableSink())
 )
 (SENDER,) = senders_of(PROGRAM)
+SPREAD = Spread.of(PROGRAM, SENDER)
 JOB = {"job_id": "7", "enqueue_ts": "1", "payload_ref": "x", "priority": "0"}
 RECORD = {"fencepost": "record", "id": "a", "value": 1}
 
@@ -48,7 +49,7 @@ def entry_of(values: Sequence[str], after: int | None, to: int, traces: Sequence
     runs: list[tuple[int, list[Record]]] = [
         (0, [(value, value, None, at) for at, value in enumerate(values)])
     ]
-    return entries_for(runs, offsets, 1, after, Mark(at=to, count=to), None, traces)[0]
+    return entries_for(runs, offsets, SPREAD, after, Mark(at=to, count=to), None, traces)[0]
 
 
 RIGHT = entry_of(["a", "b"], None, 2, ["00-" + "ab" * 16 + "-" + "cd" * 8 + "-01", "x"])

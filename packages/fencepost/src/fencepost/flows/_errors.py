@@ -126,6 +126,11 @@ def _lost_step(each: Mapping[str, Any]) -> str:
             return f"{name} was a {kind} and is a {given.get('kind')}"
         case "window":
             return f"{name} ({kind}) gathered in {stored.get('window')} and now in {given.get('window')}"
+        case "stage":
+            return (
+                f"{name} ({kind}) was behind {stored.get('stage', 1)} key_by with groups and is behind "
+                f"{given.get('stage', 1)}"
+            )
         case "function":
             return f"{name} ({kind}) has another function"
         case _:
@@ -137,7 +142,7 @@ def _either(names: Sequence[str]) -> str:
 
 
 def _regrouped(flow: str, stored: Any, given: Any) -> str:
-    if not stored.get("groups") or not given.get("groups"):
+    if not stored.get("groups") or not given.get("groups") or "stages" in {*stored, *given}:
         return ""
     return (
         "divide the state anew (fencepost flows drain, savepoint, and then "
@@ -146,10 +151,14 @@ def _regrouped(flow: str, stored: Any, given: Any) -> str:
 
 
 def _divided(shape: Any) -> str:
+    if "stages" in shape:
+        return f"{', then '.join(map(str, shape['stages']))} key groups"
     units = {"groups": f"{shape.get('groups')} key groups", "all": "one unit for all keys"}
     return units.get(shape.get("units"), "one unit for each partition")
 
 
 def _kept(shape: Any) -> str:
+    if "stages" in shape:
+        return " and then ".join(f"key_by(groups={groups})" for groups in shape["stages"])
     ways = {"groups": f"key_by(groups={shape.get('groups')})", "all": "key_by without groups"}
     return ways.get(shape.get("units"), "the graph without key_by")

@@ -3,7 +3,8 @@ and sinks.
 
 A source stage is everything before the first `key_by`: its only state is the watermark of its partition. Its
 borders (a `key_by`, or a sink that follows without one) are the inputs of a keyed stage. Both stages may
-run in one task, or in many tasks with channels between them: neither depends on which.
+run in one task, or in many tasks with channels between them: neither depends on which. With key groups, each
+further `key_by` is the border to another keyed stage; without them, one keyed stage has them all.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from fencepost.flows._layout import Layout
 from fencepost.flows._merge import TimeMerge
 from fencepost.flows._node import GraphNode
 from fencepost.flows._record import END, Behind, Record, settle, under
+from fencepost.flows._stages import StagePlan, first_windows, stages_of
 from fencepost.flows._state import Document, pieces, reviver
 from fencepost.flows._step_identity import PYTHON, derived_name, fingerprint
 from fencepost.flows._steps import AdaptiveBatch, Batch, Chain, Collect, EventTime, Pass, Step, push
@@ -43,6 +45,7 @@ class FlowPlan:
         self.names = self._names()
         self.sources = [node for node in self.nodes if node.source is not None]
         self.borders = [node for node in self.nodes if self.sections[node] == BORDER]
+        self.stages = self._stages()
         self.sinks: list[Sink] = [node.sink for node in flow.sinks if node.sink is not None]
         self._check()
 
@@ -57,13 +60,41 @@ class FlowPlan:
 
     @cached_property
     def groups(self) -> int | None:
-        """The number of key groups of the keyed stage; None without key groups."""
-        asked = {node.groups for node in self.borders if node.kind == "key_by"}
-        if len(asked) > 1:
-            raise GraphRefused(
-                f"The streams of one flow are keyed into different numbers of groups: {asked}."
-            )
-        return next(iter(asked), None)
+        """The number of key groups of the first keyed stage; None without key groups."""
+        return self.stages[0].groups
+
+    @property
+    def has_shuffles(self) -> bool:
+        """Whether one keyed stage sends to another."""
+        return len(self.stages) > 1
+
+    def enters(self, border: GraphNode) -> bool:
+        """Whether records come to a border from sources, and not from another keyed stage."""
+        return all(self.sections[parent] == HEAD for parent in border.parents)
+
+    def feeds(self, source: GraphNode, stage: StagePlan) -> bool:
+        """Whether records of a source come to a keyed stage through none before it."""
+        if not self.has_shuffles:
+            return True
+        borders = (self.borders[number] for number in stage.inputs)
+        return any(self.enters(border) and source in border.ancestors() for border in borders)
+
+    def sources_of(self, stage: StagePlan) -> list[GraphNode]:
+        """The sources whose records come to a keyed stage, also through others."""
+        found = [source for source in self.sources if self.feeds(source, stage)]
+        for other in self.stages:
+            found += self.sources_of(other) if stage.receives_from(other) else []
+        return list(dict.fromkeys(found))
+
+    def is_timed(self, source: GraphNode) -> bool:
+        """Whether records of a source are in event time, so that its watermark counts."""
+        if is_timeless(source.source):
+            return False
+        return any(node.kind == "event_time" and source in node.ancestors() for node in self.nodes)
+
+    def stage_is_timed(self, number: int) -> bool:
+        """Whether a keyed stage has a watermark: something that it receives is in event time."""
+        return any(self.is_timed(source) for source in self.sources_of(self.stages[number - 1]))
 
     @cached_property
     def has_time(self) -> bool:
@@ -135,13 +166,33 @@ class FlowPlan:
         """Whether a window gathers records by when they are processed."""
         return any(node.by_arrival for node in self.nodes)
 
-    def must_merge(self, senders: int) -> bool:
-        """Whether records must be ordered before the keyed stage: its result depends on their order, and no
-        other part orders them."""
-        body = [node for node in self.nodes if self.sections[node] == BODY]
+    def must_merge(self, senders: int, stage: StagePlan | None = None) -> bool:
+        """Whether records must be ordered before a keyed stage: its result, or that of a stage behind it,
+        depends on their order, and no other part orders them."""
+        stage = stage or self.stages[0]
         if not self.has_time:
             return False
-        return any(node.timers for node in body) or (senders > 1 and any(node.ordered for node in body))
+        behind = [
+            *stage.nodes,
+            *(n for each in self.stages if each.number > stage.number for n in each.nodes),
+        ]
+        ordered = behind if stage.outputs else stage.nodes
+        return any(node.timers for node in stage.nodes) or (
+            senders > 1 and any(node.ordered for node in ordered)
+        )
+
+    def decides_in(self, clock: GraphNode) -> StagePlan:
+        """The keyed stage in which it is known which records of an event_time are late."""
+        found = [
+            stage
+            for stage in self.stages
+            if any(
+                self.clock_of(self.borders[n]) is clock and self.enters(self.borders[n]) for n in stage.inputs
+            )
+        ]
+        windows = [node for node in first_windows(self.nodes, clock) if not node.by_arrival]
+        deciding = [stage for stage in self.stages if stage.nodes.intersection(windows)]
+        return [*deciding, *found, self.stages[0]][0]
 
     def versions(self) -> dict[str, int]:
         return {self.names[node]: node.version for node in self.nodes if node.needs_key}
@@ -156,11 +207,21 @@ class FlowPlan:
                     "kind": n.kind,
                     "section": self.sections[n],
                     "place": self.places[n],
+                    **self._stage_of(n),
                 }
                 for n in self.nodes
             ],
             "edges": [[numbers[p], numbers[n]] for n in self.nodes for p in n.parents],
         }
+
+    def _stages(self) -> list[StagePlan]:
+        numbers = {border: number for number, border in enumerate(self.borders)}
+        body = [node for node in self.nodes if self.sections[node] == BODY]
+        return stages_of(self, numbers, body)
+
+    @property
+    def is_grouped(self) -> bool:
+        return any(node.groups is not None for node in self.nodes)
 
     def _divide(self) -> dict[GraphNode, str]:
         sections: dict[GraphNode, str] = {}
@@ -168,9 +229,11 @@ class FlowPlan:
             above = {sections[parent] for parent in node.parents}
             if node.side == "late" and self.windows_decide(node.parents[0]):
                 sections[node] = BODY
-            elif node.kind in ("key_by", "sink") and above == {HEAD}:
+            elif (node.kind in ("key_by", "sink") and above == {HEAD}) or (
+                node.kind == "key_by" and self.is_grouped and HEAD not in above
+            ):
                 sections[node] = BORDER
-            elif (node.side == "errors" and sections[node.parents[0]] == BORDER) or above <= {HEAD}:
+            elif above <= {HEAD} or (node.side == "errors" and _follows_sources(node.parents[0], sections)):
                 sections[node] = HEAD
             elif HEAD in above:
                 raise GraphRefused(
@@ -215,10 +278,19 @@ class FlowPlan:
                 "place": self.places[node],
                 "print": fingerprint(node),
                 "python": PYTHON,
+                **self._stage_of(node),
             }
             for node in self.nodes
             if node.needs_key
         }
+
+    def _stage_of(self, node: GraphNode) -> dict[str, int]:
+        """The keyed stage that a node belongs to, for what is stored: left out where there is only one."""
+        found = [s.number for s in self.stages if node in s.nodes or self._is_input(node, s)]
+        return {"stage": found[0]} if self.has_shuffles and found else {}
+
+    def _is_input(self, node: GraphNode, stage: StagePlan) -> bool:
+        return any(self.borders[number] is node for number in stage.inputs)
 
     def inputs(self) -> list[str]:
         """The borders by stable names. Two borders with the same name get the same records."""
@@ -230,6 +302,11 @@ class FlowPlan:
 
     def _check(self) -> None:
         groups = self.groups
+        if self.is_grouped and any(stage.groups is None for stage in self.stages):
+            raise GraphRefused(
+                "One key_by of the flow has groups and another has none. Give each its groups, or none: then "
+                "one task keeps all keys of all of them."
+            )
         for node in self.nodes:
             if node.needs_time and not all(self._is_timed(border) for border in self._inputs_of(node)):
                 raise GraphRefused(
@@ -243,10 +320,11 @@ class FlowPlan:
                     "are closed differs between groups. Leave groups out, or end with .errors.sink(...); "
                     "what a sink rejects is kept without coming back by DeadLetters(name, replays=False)."
                 )
-            if node.kind == "key_by" and self.sections[node] == BODY:
+            gathers = node.window is not None and not node.by_arrival
+            if gathers and any(other.at_commit for other in node.ancestors()):
                 raise GraphRefused(
-                    "A second key_by behind key groups would need a second exchange. Leave groups out (one "
-                    "task keeps all keys), or end with a sink into a stream and begin another flow there."
+                    f"{self.names[node]} works in event time, and a fold before it emits once per commit, "
+                    "which has no event time. Use emit='each', or a window."
                 )
             if node.kind == "enrich" and self.sections[node] == HEAD:
                 raise GraphRefused(
@@ -259,6 +337,11 @@ class FlowPlan:
 
     def _is_timed(self, border: GraphNode) -> bool:
         return border.is_behind("event_time")
+
+
+def _follows_sources(node: GraphNode, sections: Mapping[GraphNode, str]) -> bool:
+    """Whether a node is a border that sources lead to."""
+    return sections[node] == BORDER and all(sections[parent] == HEAD for parent in node.parents)
 
 
 class Wiring:
@@ -291,7 +374,9 @@ class SourceStage:
     def __init__(self, program: FlowPlan, source: GraphNode, *, paced: bool = False) -> None:
         reached = {source}
         for node in program.nodes:
-            if program.sections[node] != BODY and any(parent in reached for parent in node.parents):
+            if program.sections[node] == BODY or not any(parent in reached for parent in node.parents):
+                continue
+            if program.sections[node] == HEAD or program.enters(node):
                 reached.add(node)
         nodes = [node for node in program.nodes if node in reached]
         self._wiring = Wiring(program, nodes)
@@ -348,21 +433,32 @@ class SourceStage:
 
 
 class KeyedStage:
-    """The keyed stage, with its states and the pending values of its sinks. `paced` is as for SourceStage."""
+    """A keyed stage, with its states, the pending values of its sinks, and the records that it sends to later
+    stages. `paced` is as for SourceStage."""
 
     def __init__(
-        self, program: FlowPlan, *, senders: int, paced: bool = False, layout: Layout | None = None
+        self,
+        program: FlowPlan,
+        *,
+        senders: int,
+        paced: bool = False,
+        layout: Layout | None = None,
+        stage: StagePlan | None = None,
     ) -> None:
         self._layout = layout or Layout()
-        nodes = [node for node in program.nodes if program.sections[node] != HEAD]
-        wiring = Wiring(program, [node for node in nodes if program.sections[node] == BODY])
+        self.stage = stage = stage or program.stages[0]
+        sends = [program.borders[number] for number in stage.outputs]
+        wiring = Wiring(program, [n for n in program.nodes if n in stage.nodes or n in sends])
         self._program = program
         self._steps = list(wiring.steps.values())
-        self._inputs = [self._input(wiring, border) for border in program.borders]
-        inputs = dict(zip(program.borders, self._inputs, strict=True))
+        self._inputs = {number: self._input(wiring, program.borders[number]) for number in stage.inputs}
+        inputs = {program.borders[number]: step for number, step in self._inputs.items()}
         self.steps: Mapping[GraphNode, Step] = {**wiring.steps, **inputs}
-        self._sinks = [self.steps[node] for node in program.flow.sinks]
-        self._merge = TimeMerge() if program.must_merge(senders) else None
+        self._sinks = [self.steps[node] for node in stage.sinks]
+        self._ends = {number: Collect() for number in stage.outputs}
+        for number, end in self._ends.items():
+            wiring.steps[program.borders[number]].outs.append((end, 0))
+        self._merge = TimeMerge() if program.must_merge(senders, stage) else None
         self._watermark = float("-inf")
         self._clock = 0.0
         self._pace = AdaptiveBatch.of(self._steps) if paced else None
@@ -373,14 +469,17 @@ class KeyedStage:
                 if node.side == "late" and node.parents == (clock,)
             ]
             for clock in program.nodes
-            if clock.kind == "event_time"
+            if clock.kind == "event_time" and program.decides_in(clock) is stage
         }
-        self._clocks = [program.clock_of(border) for border in program.borders]
+        self._clocks = {number: program.clock_of(program.borders[number]) for number in stage.inputs}
         # Without windows a record behind the watermark is late, and with idle partitions only the task knows.
         self._judged = {
-            clock
-            for clock in self._clocks
-            if clock and program.may_idle(clock) and not program.windows_behind(clock)
+            number
+            for number, clock in self._clocks.items()
+            if clock
+            and program.enters(program.borders[number])
+            and program.may_idle(clock)
+            and not program.windows_behind(clock)
         }
         self.late: Batch = []
         """Records that no window took, since the last commit."""
@@ -413,8 +512,7 @@ class KeyedStage:
             await self._enter(input_number, records)
 
     async def _enter(self, input_number: int, records: Batch) -> None:
-        clock = self._clocks[input_number]
-        if clock is not None and clock in self._judged:
+        if input_number in self._judged:
             for _, _, time, _ in records:
                 if time is not None:
                     settle(time, taken=False)
@@ -426,6 +524,8 @@ class KeyedStage:
             return
         late = {id(time): time for _, _, time, _ in records if type(time) is Behind and time.is_late}
         for time in late.values():
+            if time.clock not in self._sides:
+                continue
             record: Record = (time.value, None, float(time), 0)
             self.late.append(record)
             for side in self._sides[time.clock]:
@@ -455,8 +555,14 @@ class KeyedStage:
 
     @property
     def pending(self) -> int:
-        """How many values are pending for the sinks."""
-        return sum(len(sink.records) for sink in self._sinks if isinstance(sink, Collect))
+        """How many values are pending for the sinks and the later stages."""
+        ends = [*self._sinks, *self._ends.values()]
+        return sum(len(end.records) for end in ends if isinstance(end, Collect))
+
+    def takes(self, input_number: int) -> bool:
+        """Whether it receives through an input: late records are counted in the first stage."""
+        is_late = input_number == self._program.late_input
+        return (is_late and self.stage.number == 1) or input_number in self._inputs
 
     @property
     def merges(self) -> bool:
@@ -476,6 +582,10 @@ class KeyedStage:
     def take(self) -> list[list[Any]]:
         """Take the pending values of each sink, in the order of the graph's sinks."""
         return [[record[0] for record in sink.take()] for sink in self._sinks if isinstance(sink, Collect)]
+
+    def take_sent(self) -> list[tuple[int, Batch]]:
+        """Take the records for later stages, by the number of their input."""
+        return [(number, end.take()) for number, end in self._ends.items() if end.records]
 
     def take_late(self) -> Batch:
         """Take the records that no window took, since the last call."""
@@ -515,7 +625,7 @@ class KeyedStage:
             self._watermark = document.watermark
             self._clock = document.clock
             if self._merge is not None and document.merge is not None:
-                numbers = self._numbers(document.entrances)
+                numbers = input_numbers(document.entrances, self._program.inputs())
                 self._merge.load(document.merge, self._program.revivers(), numbers, released)
         for step in self._steps:
             step.loaded()
@@ -545,18 +655,6 @@ class KeyedStage:
                     f"Give the flow migrations={{{step!r}: function}}, or the step version={stored}."
                 )
 
-    def _numbers(self, before: Sequence[str]) -> dict[int, int]:
-        """Map the input numbers of the stored state to the current ones. Records that wait for an input
-        that is gone are dropped with it; if exactly one input changed, its records continue under its new
-        name."""
-        today = self._program.inputs()
-        if not before:
-            return {number: number for number in range(len(today))}
-        found = {number: today.index(name) for number, name in enumerate(before) if name in today}
-        gone = [number for number, name in enumerate(before) if name not in today]
-        added = [number for number, name in enumerate(today) if name not in before]
-        return {**found, **(dict(zip(gone, added, strict=True)) if len(gone) == len(added) else {})}
-
     def _states(self) -> dict[str, Any]:
         return {f"{step.name}/{name}": state for step in self._steps for name, state in step.states.items()}
 
@@ -573,6 +671,17 @@ class KeyedStage:
         }
 
 
+def input_numbers(before: Sequence[str], today: Sequence[str]) -> dict[int, int]:
+    """Map the input numbers of what was stored to the current ones. Records that wait for an input that is
+    gone are dropped with it; if exactly one input changed, its records continue under its new name."""
+    if not before:
+        return {number: number for number in range(len(today))}
+    found = {number: today.index(name) for number, name in enumerate(before) if name in today}
+    gone = [number for number, name in enumerate(before) if name not in today]
+    added = [number for number, name in enumerate(today) if name not in before]
+    return {**found, **(dict(zip(gone, added, strict=True)) if len(gone) == len(added) else {})}
+
+
 def least(watermarks: Sequence[float | None]) -> float | None:
     """The lowest watermark of several senders: senders without event time do not hold it back; None if none
     has event time."""
@@ -580,4 +689,4 @@ def least(watermarks: Sequence[float | None]) -> float | None:
     return min(timed) if timed else None
 
 
-__all__ = ["END", "FlowPlan", "KeyedStage", "SourceStage", "least"]
+__all__ = ["END", "FlowPlan", "KeyedStage", "SourceStage", "input_numbers", "least"]

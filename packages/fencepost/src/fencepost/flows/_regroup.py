@@ -99,6 +99,11 @@ def regrouped(flow: str, rows: Sequence[SavedRow], groups: int) -> list[SavedRow
         raise StartRefused(
             f"The savepoint of {flow} has no key groups: only key_by(groups=) has a number of them."
         )
+    if any("-" in name.removeprefix(prefix) for name in names):
+        raise StartRefused(
+            f"{flow} has several key_by with groups, and their numbers cannot be changed: what one has sent "
+            "to the next would have to be divided too. Begin another flow under another name."
+        )
     before = [_Group.of([row for row in rows if row.resource == name]) for name in names]
     frontier = _frontier([group.frontier for group in before])
     layout = max((row.layout for row in rows if row.layout is not None), default=None)

@@ -74,7 +74,8 @@ class Reporter:
             now, edge_stats = time.monotonic(), await seen.work.edge_stats()
             self._before[seen.work] = (now, edge_stats)
             uncommitted_seconds = max(uncommitted_seconds, edge_stats.uncommitted_seconds)
-            reads = [] if seen.unit.kind == "group" else [s.source_name for s in seen.unit.senders]
+            is_group = seen.unit.kind == "group"
+            reads = [] if is_group else [s.source_name for s in seen.unit.senders if not s.stage]
             for sender, taken in edge_stats.taken.items():
                 behind = edge_stats.lags.get(sender) or 0
                 look = self._waiting[seen.work, sender] = waiting.get((seen.work, sender)) or SourceLag()

@@ -1,10 +1,11 @@
-"""Channels: how records get from the source partitions to the key groups. Redis streams, which may be lost.
+"""Channels: how records get from the source partitions, and from the key groups of a keyed stage, to the key
+groups of a keyed stage. Redis streams, which may be lost.
 
 An entry is everything that one sender has for one group between two offsets, `after` and `to`. Its content is
-a function of the source, so an entry is valid whichever process sent it, and however often. The receiver
-takes an entry only if it continues what was taken before, and drops what it has already: gaps and repeats are
-harmless. At a gap the receiver asks the sender to rewind. Data that is not an entry is removed, and causes at
-most a gap.
+a function of the source, or of what a stage has committed, so an entry is valid whichever process sent it,
+and however often. The receiver takes an entry only if it continues what was taken before, and drops what it
+has already: gaps and repeats are harmless. At a gap the receiver asks the sender to rewind. Data that is not
+an entry is removed, and causes at most a gap.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from fencepost.flows._state import as_key, reviver
 from fencepost.flows._steps import Batch
 from fencepost.flows._taken import group_of
 from fencepost.flows._task import Arrival
-from fencepost.flows._units import RecordSender
+from fencepost.flows._units import Receiver, RecordSender, Spread
 from fencepost.flows._value_codec import UnknownClass, decoder, flat, marked, marked_wide
 from fencepost.logs import get_logger
 from fencepost.redis_streams import _keys as redis_keys
@@ -73,7 +74,7 @@ class ChannelKeys:
     """All keys of one channel have one hash tag, so that a script may use them together."""
 
     flow: str
-    group: int
+    group: int | str
     sender: str
     edition: int = 1
     """Of the flow: entries name the graph's inputs by number, so those of another graph must not be read
@@ -97,16 +98,22 @@ class ChannelKeys:
 
 
 class ChannelSender:
-    """The sending side of one source partition: one channel to each group."""
+    """The sending side of one sender: one channel to each group."""
 
     def __init__(
-        self, redis: Any, flow: str, sender: str, groups: int, length: int, edition: int = 1
+        self,
+        redis: Any,
+        flow: str,
+        sender: str,
+        groups: Sequence[int | str],
+        length: int,
+        edition: int = 1,
     ) -> None:
         self._redis = redis
-        self._keys = [ChannelKeys(flow, group, sender, edition) for group in range(groups)]
+        self._keys = [ChannelKeys(flow, group, sender, edition) for group in groups]
         self._before = [
             ChannelKeys(flow, group, sender, older)
-            for group in range(groups)
+            for group in groups
             for older in range(max(1, edition - EDITIONS_CLEANED), edition)
         ]
         self._length = length
@@ -169,19 +176,19 @@ class ChannelSender:
 def entries_for(
     runs: Runs,
     offsets: Sequence[Offset],
-    groups: int,
+    spread: Spread,
     after: Offset | None,
     mark: Mark,
     watermark: float | None,
     traces: Traces = (),
     declared: Sequence[bool] = (),
 ) -> dict[int, list[Any]]:
-    """The entry for each group: groups that get no record also learn the sender's position.
+    """The entry for each receiver, by its place: those that get no record also learn the sender's position.
 
     Through an input with a declared type records are sent as plain data, and converted back by it.
     """
-    placed = _spread(runs, offsets, groups)
-    traced: list[list[tuple[Offset, str]]] = [[] for _ in range(groups)]
+    placed = _spread(runs, offsets, spread)
+    traced: list[list[tuple[Offset, str]]] = [[] for _ in placed]
     if traces:
         for group, part in enumerate(placed):
             places = [(offsets[at], traces[at]) for _, members in part for _, _, _, at in members]
@@ -192,18 +199,19 @@ def entries_for(
             b"h",
             head,
             b"c",
-            _written(part, offsets, declared),
+            written(part, offsets, declared),
             *([b"t", flat(traced[group])] if traced[group] else ()),
         ]
         for group, part in enumerate(placed)
     }
 
 
-def _spread(runs: Runs, offsets: Sequence[Offset], groups: int) -> list[list[tuple[int, Batch]]]:
-    """Split runs by group, and by input within it."""
-    parts: list[list[tuple[int, Batch]]] = [[] for _ in range(groups)]
+def _spread(runs: Runs, offsets: Sequence[Offset], to: Spread) -> list[list[tuple[int, Batch]]]:
+    """Split runs by receiver, and by input within it."""
+    parts: list[list[tuple[int, Batch]]] = [[] for _ in to.receivers]
     for input_number, records in runs:
-        by_group: list[Batch] = [[] for _ in range(groups)]
+        span = to.spans[input_number]
+        by_group: list[Batch] = [[] for _ in span]
         # By key: how to add a record to the batch of its group.
         places: dict[Any, Callable[[Record], None]] = {}
         for record in records:
@@ -211,15 +219,15 @@ def _spread(runs: Runs, offsets: Sequence[Offset], groups: int) -> list[list[tup
             spread = key if key is not None else str(offsets[record[3]])
             place = places.get(spread)
             if place is None:
-                place = places[spread] = by_group[group_of(spread, groups)].append
+                place = places[spread] = by_group[group_of(spread, len(span))].append
             place(record)
-        for group, members in enumerate(by_group):
+        for receiver, members in zip(span, by_group, strict=True):
             if members:
-                parts[group].append((input_number, members))
+                parts[receiver].append((input_number, members))
     return parts
 
 
-def _written(part: list[tuple[int, Batch]], offsets: Sequence[Offset], declared: Sequence[bool]) -> bytes:
+def written(part: Runs, offsets: Sequence[Offset], declared: Sequence[bool]) -> bytes:
     """Values, keys, times and offsets by input, in columns: most columns are plain, and are then encoded
     without a look at their parts. Integers beyond 64 bits are rare, and only they need the slow path."""
     try:
@@ -230,7 +238,7 @@ def _written(part: list[tuple[int, Batch]], offsets: Sequence[Offset], declared:
 
 def _written_by(
     mark: Callable[[Any], Any],
-    part: list[tuple[int, Batch]],
+    part: Runs,
     offsets: Sequence[Offset],
     declared: Sequence[bool],
 ) -> bytes:
@@ -260,16 +268,19 @@ class ChannelReceiver:
         senders: Sequence[RecordSender],
         group: int,
         edition: int = 1,
+        stage: int = 1,
     ) -> None:
         self._redis = redis
         self._reads = reads
-        self._group = group
-        flow = program.flow.name
-        self._keys = {sender.name: ChannelKeys(flow, group, sender.name, edition) for sender in senders}
+        # Its place among all groups of the flow.
+        self._group = group + sum(each.groups or 1 for each in program.stages[: stage - 1])
+        flow, mine = program.flow.name, Receiver(stage, group).channel
+        self._keys = {sender.name: ChannelKeys(flow, mine, sender.name, edition) for sender in senders}
         self._timed = {
-            s.name: not s.timeless and SourceStage(program, s.node).watermark is not None for s in senders
+            s.name: program.stage_is_timed(s.stage) if s.stage else program.is_timed(s.node) for s in senders
         }
         self._readers = value_readers(program)
+        self._inputs = {*program.stages[stage - 1].inputs, program.late_input}
         self._marks = Frontier()
         self._durable: dict[str, Offset | None] = {}
         self._last: dict[str, str] = {}
@@ -375,6 +386,8 @@ class ChannelReceiver:
         (after, to, watermark, ended, at_watermark, reached), parts, placed = read_entry(
             fields, self._readers
         )
+        if any(part[0] not in self._inputs for part in parts):
+            raise NoEntry
         mark = self._marks.of(name)
         if after is not None and is_after(after, mark.at):
             await self._redis.set(self._keys[name].rewind, "1")
@@ -388,7 +401,7 @@ class ChannelReceiver:
         runs: list[tuple[int, Batch]] = []
         offsets: list[Offset] = []
         for input_number, values, keys, times, places in parts:
-            records = _records(values, keys, times, len(offsets))
+            records = records_of(values, keys, times, len(offsets))
             if mark.at is not None and after != mark.at:
                 # The entry overlaps what was taken.
                 kept = _behind(list(zip(records, places, strict=True)), mark.at, 1)
@@ -402,7 +415,7 @@ class ChannelReceiver:
         return Arrival(name, runs, self._marks[name], watermark, len(offsets), traces, offsets)
 
 
-def _records(values: list[Any], keys: list[Any], times: list[Any] | None, start: int) -> Batch:
+def records_of(values: list[Any], keys: list[Any], times: list[Any] | None, start: int) -> Batch:
     moments: Iterable[Any] = repeat(None) if times is None else times
     hashable = map(as_key, keys) if list in set(map(type, keys)) else keys
     return list(zip(values, hashable, moments, count(start)))
@@ -433,10 +446,16 @@ def exchanged(program: FlowPlan, input_number: int, records: Batch) -> Batch:
     """The records as a receiver gets them, without Redis: for tests."""
     places = range(1 + max((at for _, _, _, at in records), default=0))
     [(_, packed, keys, times, ats)] = _read_parts(
-        _written([(input_number, records)], places, program.declared())
+        written([(input_number, records)], places, program.declared())
     )
-    read = _records(value_readers(program)[input_number](packed), keys, times, 0)
+    read = records_of(value_readers(program)[input_number](packed), keys, times, 0)
     return [(value, key, moment, at) for (value, key, moment, _), at in zip(read, ats, strict=True)]
+
+
+def read_parts(packed: bytes, readers: Mapping[int, ValueReader]) -> Parts:
+    """Decode what `written` made: the inputs that have a reader."""
+    parts: list[Part] = _read_parts(packed)
+    return [_read_part(readers[part[0]], *part) for part in parts if part[0] in readers]
 
 
 def _behind(members: Sequence[M], at: Offset | None, place: int) -> Sequence[M]:
@@ -453,7 +472,8 @@ def read_entry(fields: Sequence[bytes], readers: Sequence[ValueReader]) -> tuple
     if list(fields[::2]) not in ([b"h", b"c"], [b"h", b"c", b"t"]) or len(fields) % 2:
         raise NoEntry
     try:
-        head, packed = _read_head(fields[1]), _read_parts(fields[3])
+        head = _read_head(fields[1])
+        packed: list[Part] = _read_parts(fields[3])
         for offset in head[:2]:
             order(offset if offset is not None else 0)
         placed = _read_places(fields[5]) if len(fields) > 4 else []
@@ -461,11 +481,11 @@ def read_entry(fields: Sequence[bytes], readers: Sequence[ValueReader]) -> tuple
         raise NoEntry from error
     if any(not 0 <= input_number < len(readers) for input_number, *_ in packed):
         raise NoEntry
-    return head, [_read_part(readers, *part) for part in packed], placed
+    return head, [_read_part(readers[part[0]], *part) for part in packed], placed
 
 
 def _read_part(
-    readers: Sequence[ValueReader],
+    reader: ValueReader,
     input_number: int,
     packed: bytes,
     keys: list[Any],
@@ -473,7 +493,7 @@ def _read_part(
     offsets: list[Offset],
 ) -> tuple[int, list[Any], list[Any], list[Any] | None, list[Offset]]:
     try:
-        values = readers[input_number](packed)
+        values = reader(packed)
     except (UnknownClass, msgspec.ValidationError):
         raise
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:

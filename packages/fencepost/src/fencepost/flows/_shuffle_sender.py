@@ -1,4 +1,5 @@
-"""A unit that reads one source partition and sends its records to the key groups.
+"""A unit that reads one source partition, or the log of one key group of a keyed stage, and sends its records
+to the key groups of the next stages.
 
 It commits nothing: it begins at the lowest frontier of the receivers, and may begin there again at any time.
 """
@@ -19,8 +20,9 @@ from fencepost.flows._plan import FlowPlan, SourceStage
 from fencepost.flows._record import END, Offset, is_after
 from fencepost.flows._settings import FlowSettings
 from fencepost.flows._shuffle import ChannelLost, ChannelSender, entries_for
+from fencepost.flows._stage_log import StageHead, StageReader
 from fencepost.flows._task import opened
-from fencepost.flows._units import RecordSender
+from fencepost.flows._units import RecordSender, Spread
 from fencepost.flows._watermarks import Silence
 from fencepost.flows.sinks._sink import FlowContext
 from fencepost.flows.sources._source import Chunk, Reader
@@ -34,7 +36,7 @@ CHECK_SECONDS = 1.0
 
 
 class ShuffleSender:
-    """Sends one source partition to all key groups."""
+    """Sends the records of one sender to all its receivers."""
 
     def __init__(
         self,
@@ -49,7 +51,7 @@ class ShuffleSender:
     ) -> None:
         assert program.groups is not None, "records are forwarded to key groups"
         self._program = program
-        self._groups = program.groups
+        self._spread = Spread.of(program, sender)
         self._sender = sender
         self._lease = lease
         self._context = context
@@ -61,7 +63,7 @@ class ShuffleSender:
         self.progressed = False
         """Whether it has advanced past the position where it began."""
         self.reader: Reader | None = None
-        self.head: SourceStage | None = None
+        self.head: SourceStage | StageHead | None = None
         self.clock = UnitClock()
         self._count = 0
         self._silence = Silence(program.idle_seconds(sender.node))
@@ -82,7 +84,9 @@ class ShuffleSender:
         lag = None if reader is None else await reader.lag(taken)
         edges = {} if head is None else counted(self._program, head.steps)
         clock = self.clock
-        return EdgeStats(edges, {sender: lag}, clock.idle_seconds, clock.blocked_seconds, {sender: taken})
+        # Rows of a stage are no records of a source, and do not count in its lag.
+        of_source = {} if self._sender.stage else {sender: taken}
+        return EdgeStats(edges, {sender: lag}, clock.idle_seconds, clock.blocked_seconds, of_source)
 
     async def _forward(self, stopping: asyncio.Event) -> None:
         fp: CallRunner = self._context.fp
@@ -92,20 +96,19 @@ class ShuffleSender:
         self.ended = start.ended
         if self.ended:
             return
-        head = SourceStage(self._program, self._sender.node, paced=True)
+        head = self._head()
         head.restore(start.watermark)
         channel = ChannelSender(
             self._redis,
             self._program.flow.name,
             self._sender.name,
-            self._groups,
+            [receiver.channel for receiver in self._spread.receivers],
             self._settings.channel_length,
             self._edition,
         )
         await channel.begin()
         crash_point("flows.forward.after_begin")
-        assert self._sender.node.source is not None, "a sender is a partition of a source"
-        reader = await self._sender.node.source.open(self._context, self._sender.partition, start.at)
+        reader = await self._open(start.at)
         try:
             self.reader, self.head, self._count = reader, head, start.count
             await self._pump(reader, head, channel, start.at, stopping)
@@ -113,10 +116,21 @@ class ShuffleSender:
             self.reader = None
             await reader.close()
 
+    def _head(self) -> SourceStage | StageHead:
+        if self._sender.stage:
+            return StageHead(self._program, self._sender)
+        return SourceStage(self._program, self._sender.node, paced=True)
+
+    async def _open(self, after: Offset | None) -> Reader:
+        if self._sender.stage:
+            return await StageReader.open(self._context, self._sender, after)
+        assert self._sender.node.source is not None, "a sender is a partition of a source"
+        return await self._sender.node.source.open(self._context, self._sender.partition, after)
+
     async def _pump(
         self,
         reader: Reader,
-        head: SourceStage,
+        head: SourceStage | StageHead,
         channel: ChannelSender,
         sent: Offset | None,
         stopping: asyncio.Event,
@@ -152,7 +166,7 @@ class ShuffleSender:
 
     async def _send(
         self,
-        head: SourceStage,
+        head: SourceStage | StageHead,
         channel: ChannelSender,
         chunk: Chunk,
         after: Offset | None,
@@ -165,7 +179,7 @@ class ShuffleSender:
         mark = Mark(at, head.watermark, chunk.ended, self._count)
         watermark = END if head.watermark is not None and chunk.ended else head.watermark
         left = entries_for(
-            runs, chunk.offsets, self._groups, after, mark, watermark, chunk.traces, self._program.declared()
+            runs, chunk.offsets, self._spread, after, mark, watermark, chunk.traces, self._program.declared()
         )
         crash_point("flows.forward.before_send")
         while left and not stopping.is_set():
@@ -176,11 +190,13 @@ class ShuffleSender:
                     await asyncio.sleep(FULL_SECONDS)
         crash_point("flows.forward.after_send")
 
-    async def _tell_silence(self, head: SourceStage, channel: ChannelSender, sent: Offset | None) -> None:
+    async def _tell_silence(
+        self, head: SourceStage | StageHead, channel: ChannelSender, sent: Offset | None
+    ) -> None:
         """Tell the groups that nothing came: an entry that ends where it begins. A group whose channel is
         full is told the next time."""
         mark = Mark(sent, head.watermark, ended=False, count=self._count)
-        await channel.send(entries_for((), (), self._groups, sent, mark, head.watermark))
+        await channel.send(entries_for((), (), self._spread, sent, mark, head.watermark))
         announce("flows.silent")
 
     async def _taken(self) -> list[Mark]:
@@ -189,7 +205,7 @@ class ShuffleSender:
         flow = self._program.flow.name
         await self._context.fp.run(flow_store.check_edition(flow, self._edition))
         found = {each.resource: each for each in await self._context.fp.run(flow_store.frontiers(flow))}
-        resources = [f"flow:{flow}/group/{group:04}" for group in range(self._groups)]
+        resources = [receiver.resource(flow) for receiver in self._spread.receivers]
         return [
             Frontier.from_json(found[resource].frontier if resource in found else None).of(self._sender.name)
             for resource in resources

@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from math import isfinite
 from typing import Any, Protocol
 
 from fencepost.crashpoints import crash_point
@@ -80,6 +81,14 @@ class RecordInput(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+class Sends(Protocol):
+    """Where a task of a keyed stage leaves what it sends to later stages: the last sink of its commits."""
+
+    async def packed(
+        self, runs: Sequence[tuple[int, Batch]], watermark: float | None, *, ended: bool
+    ) -> Sequence[Any]: ...
 
 
 class SourceInput:
@@ -202,6 +211,7 @@ class Task:
         frontier: Frontier,
         settings: FlowSettings,
         metrics: FlowMetrics,
+        sends: Sends | None = None,
     ) -> None:
         self._program = program
         self._flow = program.flow.name
@@ -227,7 +237,10 @@ class Task:
         self._rejected = 0
         """Values that sinks rejected and that are counted."""
         self._last_commit = time.monotonic()
-        self._pace = CommitPace(settings, groups=program.groups, follows=committer.follows)
+        self._pace = CommitPace(settings, groups=body.stage.groups, follows=committer.follows)
+        self._sends = sends
+        self._sent_watermark: float | None = None
+        """The watermark that later stages know."""
         self._asked = asyncio.Event()
         self._clock = UnitClock()
 
@@ -376,6 +389,8 @@ class Task:
         self._asked.clear()
         await self._body.flush()
         outputs, late = self._body.take(), self._body.take_late()
+        if self._sends is not None:
+            outputs.append(await self._sent(self._sends))
         try:
             with self._commit_trace.commit(self._uncommitted):
                 size = await self._committer.commit(self._body, outputs, self._frontier, late)
@@ -397,11 +412,21 @@ class Task:
         self._metrics.committed(self._flow, records, sum(map(len, outputs)), seconds, size)
         announce("flows.committed")
 
+    async def _sent(self, sends: Sends) -> list[Any]:
+        """What this commit sends to later stages: they also wait for watermarks, and for the end."""
+        runs, lowest = self._body.take_sent(), self._watermarks.lowest()
+        # At the end of all senders the watermark is that of the end, and is no time.
+        watermark = self._sent_watermark if lowest is None or not isfinite(lowest) else lowest
+        if not runs and watermark == self._sent_watermark and not self.ended:
+            return []
+        self._sent_watermark = watermark
+        return [*await sends.packed(runs, watermark, ended=self.ended)]
+
     def _count_dead(self, outputs: Sequence[Sequence[Any]]) -> None:
         by_steps = sum(
             len(values)
-            for sink, values in zip(self._program.sinks, outputs, strict=True)
-            if isinstance(sink, DeadLetterSink)
+            for node, values in zip(self._body.stage.sinks, outputs, strict=False)
+            if isinstance(node.sink, DeadLetterSink)
         )
         rejected, self._rejected = self._committer.rejected - self._rejected, self._committer.rejected
         self._metrics.buried(self._flow, by_steps=by_steps, by_sinks=rejected)

@@ -35,7 +35,8 @@ from fencepost.flows._settings import FlowSettings
 from fencepost.flows._shared_reads import SharedReads
 from fencepost.flows._shuffle import ChannelReceiver
 from fencepost.flows._shuffle_sender import ShuffleSender
-from fencepost.flows._task import SourceInput, Task, opened
+from fencepost.flows._stage_log import PausingInput, StageOutput
+from fencepost.flows._task import RecordInput, SourceInput, Task, opened
 from fencepost.flows._units import Unit
 from fencepost.flows.sinks._sink import FlowContext
 from fencepost.flows.sinks._sink_types import TwoPhaseCommitSink
@@ -192,7 +193,7 @@ class FlowWorker:
     async def _open(self) -> None:
         loop = asyncio.get_running_loop()
         if self.program.groups is not None:
-            await self._open_exchange(self.program.groups)
+            await self._open_exchange(sum(stage.groups or 1 for stage in self.program.stages))
         await self._check_pool()
         for sink in self.program.sinks:
             await sink.open(self._context)
@@ -464,34 +465,48 @@ class FlowWorker:
 
     async def _run_task(self, post: Assignment) -> None:
         unit = post.unit
-        body = KeyedStage(self.program, senders=len(unit.senders), paced=True, layout=self._layout)
-        committer = Committer(
-            self._client, post.lease, self.program.sinks, self.settings.keep_checkpoints, self._edition
+        stage = self.program.stages[unit.stage - 1]
+        body = KeyedStage(
+            self.program, senders=len(unit.senders), paced=True, layout=self._layout, stage=stage
         )
+        sinks = [node.sink for node in stage.sinks if node.sink is not None]
+        output = StageOutput(self.program, units.stage_sender(self.program, stage, unit.group))
+        if stage.outputs:
+            sinks.append(output)
+        committer = Committer(self._client, post.lease, sinks, self.settings.keep_checkpoints, self._edition)
         frontier = await committer.restore(body)
         frontier.update({sender.name: opened(frontier.of(sender.name), sender) for sender in unit.senders})
         announce("flows.restored")
         flow_input: SourceInput | ChannelReceiver
+        task_input: RecordInput
         if unit.kind == "group":
             assert self._reads is not None, "key groups have an exchange"
             flow_input = ChannelReceiver(
-                self._redis, self._reads, self.program, unit.senders, unit.group, self._edition
+                self._redis,
+                self._reads,
+                self.program,
+                unit.senders,
+                unit.group,
+                self._edition,
+                unit.stage,
             )
             flow_input.open(frontier)
         else:
             context = replace(self._context, lease=post.lease)
             flow_input = SourceInput(self.program, unit.senders, context)
             await flow_input.open(frontier)
+        task_input = PausingInput(flow_input, output, self._client) if stage.outputs else flow_input
         try:
             post.work = task = Task(
                 self.program,
                 body,
                 committer,
-                flow_input,
+                task_input,
                 flow_input.watermarks(),
                 frontier,
                 self.settings,
                 self._metrics,
+                output if stage.outputs else None,
             )
             await task.run(post.stopping)
             post.ended = task.ended

@@ -31,7 +31,7 @@ def beside(stream: str, what: str) -> str:
     return f"{stream}:{what}" if "{" in stream else f"{{{stream}}}:{what}"
 
 
-def channel(flow: str, group: int, what: str, sender: str) -> str:
+def channel(flow: str, group: int | str, what: str, sender: str) -> str:
     """A key of the channel from one sender to one key group: all of a group lie in one slot."""
     return f"{PREFIX}{{flow:{flow}/{group}}}:{what}:{sender}"
 

@@ -24,6 +24,7 @@ from fencepost.flows._graph import Flow
 from fencepost.flows._plan import FlowPlan, KeyedStage, SourceStage
 from fencepost.flows._record import END
 from fencepost.flows._shuffle import exchanged
+from fencepost.flows._stages import StagePlan
 from fencepost.flows._state import decode, encode
 from fencepost.flows._steps import Batch
 from fencepost.flows._watermarks import Watermarks
@@ -96,10 +97,10 @@ class _Sender:
 
 @dataclass(frozen=True, slots=True)
 class _Checkpoint:
-    """The bytes that would be stored, a whole state and the changes since, and the position of each
-    sender."""
+    """The bytes that would be stored of each keyed stage, a whole state and the changes since, and the
+    position of each sender."""
 
-    states: Sequence[bytes]
+    states: Sequence[Sequence[bytes]]
     marks: Sequence[tuple[int, int, float | None, float | None]]
     """Of each sender: its place, that of its last silence, its watermark and its floor."""
 
@@ -124,10 +125,10 @@ class _Run:
         unknown = silences.keys() - {sender.name for sender in self.senders}
         if unknown:
             raise PointMissed(f"{sorted(unknown)} are no partitions of {flow.name}, so none was silent.")
-        self.body = KeyedStage(self.program, senders=len(self.senders))
+        self.stages = self._new_stages()
         self.watermarks = self._watermarks(Frontier())
         self.outcome = FlowOutcome(self.program.sinks)
-        self._states: Sequence[bytes] = ()
+        self._states: dict[KeyedStage, Sequence[bytes]] = {}
 
     @property
     def waiting(self) -> list[_Sender]:
@@ -154,16 +155,40 @@ class _Run:
         values = sender.next_values(limit)
         sender.at += len(values)
         floor = self.watermarks.floor(sender.name)
-        await self.body.tick(self._clock())
-        for input_number, records in await sender.head.feed(values):
-            await self.body.push(sender.name, input_number, self._exchanged(input_number, records), floor)
+        now, runs = self._clock(), await sender.head.feed(values)
         self._tell(self.watermarks, sender)
         self.watermarks.settle()
-        await self.body.advance(self.watermarks.lowest())
-        if all(each.at >= len(each.values) for each in self.senders):
-            await self.body.tick(END)
-        await self.body.flush()
-        return self.body.take()
+        is_end = all(each.at >= len(each.values) for each in self.senders)
+        outputs: dict[Any, list[Any]] = {}
+        sent: list[tuple[str, int, Batch]] = []
+        for stage in self.stages:
+            await stage.tick(now)
+            if self.program.feeds(sender.source, stage.stage):
+                for number, records in runs:
+                    if stage.takes(number):
+                        await stage.push(sender.name, number, self._exchanged(number, records), floor)
+            for name, number, records in sent:
+                if stage.takes(number):
+                    await stage.push(name, number, self._exchanged(number, records))
+            # A stage is as far as all sources: those before it have emitted what they had until there.
+            await stage.advance(self.watermarks.lowest())
+            if is_end:
+                await stage.tick(END)
+            await stage.flush()
+            sent += [(f"stage-{stage.stage.number}", *run) for run in stage.take_sent()]
+            outputs |= dict(zip(stage.stage.sinks, stage.take(), strict=True))
+        return [outputs[node] for node in self.program.flow.sinks]
+
+    def _new_stages(self) -> list[KeyedStage]:
+        return [
+            KeyedStage(self.program, senders=self._senders(stage), stage=stage)
+            for stage in self.program.stages
+        ]
+
+    def _senders(self, stage: StagePlan) -> int:
+        """How many senders a stage has: the partitions that come to it, and the stages before it."""
+        partitions = sum(self.program.feeds(sender.source, stage) for sender in self.senders)
+        return partitions + sum(stage.receives_from(other) for other in self.program.stages)
 
     def _exchanged(self, input_number: int, records: Batch) -> Batch:
         """With key groups, records pass through the bytes of a channel: finds a record that would not survive
@@ -185,18 +210,20 @@ class _Run:
             (sender.at, sender.passed, sender.head.watermark, self.watermarks.stored_floor(sender.name))
             for sender in self.senders
         ]
-        document = self.body.changed() if self._states else self.body.whole()
-        self._states = (*self._states, encode(document))
-        self.body.clean()
-        return _Checkpoint(self._states, marks)
+        for stage in self.stages:
+            document = stage.changed() if stage in self._states else stage.whole()
+            self._states[stage] = (*self._states.get(stage, ()), encode(document))
+            stage.clean()
+        return _Checkpoint([self._states[stage] for stage in self.stages], marks)
 
     async def restore(self, checkpoint: _Checkpoint) -> None:
         """Restores as another process would: with new steps, from the bytes."""
-        self.body = KeyedStage(self.program, senders=len(self.senders))
-        self._states = checkpoint.states
-        stored = [decode(state).body for state in checkpoint.states]
-        await self.body.load([document for document in stored if document is not None])
-        self.body.clean()
+        self.stages = self._new_stages()
+        self._states = dict(zip(self.stages, checkpoint.states, strict=True))
+        for stage, states in self._states.items():
+            stored = [decode(state).body for state in states]
+            await stage.load([document for document in stored if document is not None])
+            stage.clean()
         frontier = Frontier()
         for sender, (at, passed, watermark, floor) in zip(self.senders, checkpoint.marks, strict=True):
             sender.at, sender.passed = at, passed

@@ -1,6 +1,6 @@
 -- The stateful steps of a flow: whether a graph accounts for all stored state, and the history of the steps.
 
--- Whether one step can use the state of another: it has the same kind, the same windows, and under a derived name the same function,
+-- Whether one step can use the state of another: it has the same kind, the same windows, lies in the same keyed stage, and under a derived name the same function,
 -- where the same version of Python took both fingerprints. A given name (or a rename) declares that the function is the same. Another
 -- version of the state has a migration, which the worker looks up.
 create or replace function fencepost._flow_step_changed(p_stored jsonb, p_given jsonb, p_said boolean) returns text
@@ -8,6 +8,7 @@ language sql immutable
 as $$
   select case
     when p_stored ->> 'kind' <> p_given ->> 'kind' then 'kind'
+    when coalesce(p_stored ->> 'stage', '1') <> coalesce(p_given ->> 'stage', '1') then 'stage'
     when p_stored -> 'version' <> p_given -> 'version' then null
     when p_stored ->> 'window' <> p_given ->> 'window' then 'window'
     when not p_said and not coalesce((p_given ->> 'given')::boolean, false) and p_stored ->> 'python' = p_given ->> 'python'

@@ -58,7 +58,7 @@ begin
   if not found or not exists (select 1 from fencepost.flow_savepoint s where s.flow = p_name and s.savepoint = p_savepoint) then
     perform fencepost._refuse('not_found', 'flow', p_name, jsonb_build_object('savepoint', p_savepoint, 'op', 'regroup'), null);
   end if;
-  if v_flow.shape ->> 'units' is distinct from 'groups' or (
+  if v_flow.shape ->> 'units' is distinct from 'groups' or v_flow.shape ? 'stages' or (
       select count(distinct r.resource) from unnest(p_resources) r (resource)
       where r.resource in (select t from fencepost._flow_tasks(p_name, jsonb_set(v_flow.shape, '{groups}', to_jsonb(p_groups))) t))
       is distinct from p_groups then

@@ -5,8 +5,10 @@
 create or replace function fencepost._flow_tasks(p_name text, p_shape jsonb) returns setof text
 language sql immutable
 as $$
-  select fencepost._flow_prefix(p_name) || 'group/' || lpad(g::text, 4, '0')
-  from generate_series(0, (p_shape ->> 'groups')::integer - 1) g where p_shape ->> 'units' = 'groups'
+  select fencepost._flow_prefix(p_name) || 'group/' || case when s.place > 1 then s.place || '-' else '' end || lpad(g::text, 4, '0')
+  from jsonb_array_elements_text(coalesce(p_shape -> 'stages', jsonb_build_array(p_shape -> 'groups'))) with ordinality s (groups, place),
+       lateral generate_series(0, s.groups::integer - 1) g
+  where p_shape ->> 'units' = 'groups'
   union all
   select fencepost._flow_prefix(p_name) || 'part/' || s from jsonb_object_keys(p_shape -> 'senders') s
   where p_shape ->> 'units' = 'parts'
@@ -33,6 +35,8 @@ begin
   if exists (select 1 from fencepost.flow_savepoint s where s.flow = p_name and s.savepoint = p_savepoint) then
     perform fencepost._refuse('duplicate', 'flow', p_name, jsonb_build_object('savepoint', p_savepoint), null);
   end if;
+  perform fencepost._flow_stage_hold(p_name);
+  -- One snapshot: no receiver is further than its sender.
   for v_found in
     select f.resource, n.number from fencepost.flow_frontiers(p_name) f, lateral (
       select c.number from fencepost.checkpoint c where c.resource = f.resource and c.status = 'committed'
@@ -56,6 +60,7 @@ begin
   where f.name = p_name and not exists (
     select 1 from fencepost.flow_savepoint s where s.flow = p_name and s.savepoint = p_savepoint and s.resource = t.resource);
   get diagnostics v_begun = row_count;
+  perform fencepost._flow_stage_save(p_name, p_savepoint);
   return v_count + v_begun;
 end $$;
 
@@ -69,6 +74,7 @@ begin
   perform fencepost._check_text('name', p_name, 128);
   perform fencepost._check_text('savepoint', p_savepoint, 128);
   perform pg_advisory_xact_lock(hashtextextended(p_name || '/' || p_savepoint, 6090));
+  delete from fencepost.flow_stage_saved s where s.flow = p_name and s.savepoint = p_savepoint;
   with gone as (
     delete from fencepost.flow_savepoint s where s.flow = p_name and s.savepoint = p_savepoint returning s.resource)
   select count(distinct g.resource) into v_count from gone g;
@@ -119,7 +125,9 @@ begin
   v_shape := (select f.shape from fencepost.flow f where f.name = p_name);
   v_groups := (select count(distinct s.resource) from fencepost.flow_savepoint s where s.flow = p_name and s.savepoint = p_savepoint
                and starts_with(s.resource, fencepost._flow_prefix(p_name) || 'group/'));
-  if v_shape ->> 'units' = 'groups' and v_groups <> (v_shape ->> 'groups')::bigint then
+  if v_shape ->> 'units' = 'groups' and (v_groups <> (select count(*) from fencepost._flow_tasks(p_name, v_shape)) or exists (
+      select 1 from fencepost._flow_tasks(p_name, v_shape) t where not exists (
+        select 1 from fencepost.flow_savepoint s where s.flow = p_name and s.savepoint = p_savepoint and s.resource = t))) then
     perform fencepost._refuse('mismatch', 'flow', p_name, jsonb_build_object('savepoint', p_savepoint, 'op', 'restore'),
                               jsonb_build_object('why', 'groups', 'groups', v_shape -> 'groups', 'saved', v_groups));
   end if;
@@ -152,6 +160,7 @@ begin
     values (v_task.resource, v_number, least(v_task.origin, v_number - 1), true, v_now);
   end loop;
   perform fencepost._flow_lay_back(p_name, p_savepoint, v_now);
+  perform fencepost._flow_stage_restore(p_name, p_savepoint);
   return v_count;
 end $$;
 
