@@ -1,6 +1,7 @@
 """Where workers of a flow live and die: an input that grows, sinks, and what an undisturbed run would
 give."""
 
+import asyncio
 import sqlite3
 import time
 from collections import Counter
@@ -12,6 +13,7 @@ from typing import Any, LiteralString
 from psycopg import sql
 from redis.exceptions import ResponseError
 
+from fencepost.client import Fencepost
 from fencepost.embedded import Database
 from fencepost.embedded._deadline import Deadline
 from fencepost.redis_streams.connection import connect_sync
@@ -48,19 +50,23 @@ class FlowsEnv:
         self.redis_url = redis_url
         self._folder = folder
         self._arrived = 0
+        self._seen = 0
         self._open = ExitStack()
         self.sinks: Sequence[str] = ()
         self._source = "table"
         self._groups: int | None = None
+        self._again: int | None = None
 
     def set_up(self) -> None:
         furnish(self.database, SCHEMA + kafka_model.SCHEMA)
 
-    def play(self, sinks: str, *, source: str | None = None, groups: int | None = None) -> None:
-        """Which flow it is."""
+    def play(
+        self, sinks: str, *, source: str | None = None, groups: int | None = None, again: int | None = None
+    ) -> None:
+        """Which flow it is; with `again`, a second stage has that many key groups."""
         self.sinks = sinks.split("+")
         self._source = source or worker_processes.SINKS[self.sinks[0]].source
-        self._groups = groups
+        self._groups, self._again = groups, again
         http, executed = self._open.enter_context(service()) if "http" in self.sinks else ("", {})
         self._place = worker_processes.Place(self.database.admin_url, str(self._folder), http)
         worker_processes.arrivals(str(self._folder)).mkdir(exist_ok=True)
@@ -77,6 +83,7 @@ class FlowsEnv:
             list(self.sinks),
             self._groups,
             list(self._place),
+            self._again,
             crash=crash,
         )
         return self._open.enter_context(child)
@@ -114,13 +121,22 @@ class FlowsEnv:
     def arrive(self, count: int) -> None:
         keys = [f"k{n % KEYS}" for n in range(self._arrived, self._arrived + count)]
         self._arrived += count
-        if self._source == "folder":
+        if self._source == "three":
+            for source, some in zip(
+                ("table", "stream", "folder"), (keys[::3], keys[1::3], keys[2::3]), strict=True
+            ):
+                self._arrive(source, some)
+        else:
+            self._arrive(self._source, keys)
+
+    def _arrive(self, source: str, keys: Sequence[str]) -> None:
+        if source == "folder":
             # Aside, and then by its name: a file is never seen half.
             aside = self._folder / f"{self._arrived}"
             aside.write_text("".join(f"{key}\n" for key in keys))
             aside.replace(worker_processes.arrivals(str(self._folder)) / aside.name)
             return
-        if self._source != "table":
+        if source != "table":
             with self._redis() as client:
                 for key in keys:
                     client.xadd("arrivals", {"data": key})
@@ -153,7 +169,34 @@ class FlowsEnv:
                 if key != "arrivals":
                     client.delete(key)
 
-    def settle(self, within: float = HANG_SECONDS) -> None:
+    def wait_for_progress(self) -> None:
+        """Wait until the first sink has more than when this was called before."""
+        sink, seen = self.sinks[0], self._seen
+
+        def is_further() -> bool:
+            self._seen = count_of(self.effects(sink))
+            return self._seen > seen
+
+        Deadline(HANG_SECONDS, f"more is in {sink}").wait(is_further)
+
+    def lose_channels(self) -> None:
+        """Redis loses what is on the way between the units of the flow."""
+        with self._redis() as client:
+            for key in client.scan_iter("fencepost:{flow:*"):
+                client.delete(key)
+
+    def regroup(self, groups: int) -> None:
+        """Divide the flow's state anew; no worker runs it."""
+        asyncio.run(self._regroup(groups))
+        self._groups = groups
+
+    async def _regroup(self, groups: int) -> None:
+        savepoint = f"to-{groups}"
+        async with Fencepost(self.database.url) as fp:
+            await fp.flows.savepoint("workers", savepoint, within=0)
+            await fp.flows.regroup("workers", savepoint, groups)
+
+    def settle(self, within: float = HANG_SECONDS, *, in_order: bool = True) -> None:
         """Wait until the effects are as they should be, or are too many; and nothing is left to
         acknowledge."""
         if self._source == "group":
@@ -166,6 +209,8 @@ class FlowsEnv:
             def is_over(sink: str = sink, wanted: ByKey = wanted) -> bool:
                 nonlocal found
                 found = self.effects(sink)
+                if not in_order:
+                    found = {key: sorted(numbers) for key, numbers in found.items()}
                 return found == wanted or count_of(found) > count_of(wanted)
 
             try:

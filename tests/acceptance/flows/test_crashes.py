@@ -107,6 +107,43 @@ def test_files_of_a_folder_are_read_once(env: FlowsEnv, workers: int, point: str
         env.settle()
 
 
+# The commits of both stages go through the windows of a commit; rows are appended and trimmed for the first.
+STAGED = ("flows.stage.before_append", "flows.stage.before_trim", "flows.stage.after_trim")
+SHUFFLED = [
+    (sink, workers, point)
+    for sink in ("rows", "prepared", "redis", "files")
+    for workers in (1, 3)
+    for point in (*WINDOWS[sink], *FORWARDING, *STAGED)
+]
+SHUFFLED_QUICK = [("rows", 3, "flows.stage.before_append"), ("redis", 1, "flows.stage.after_trim")]
+
+
+@pytest.mark.parametrize("how", ["kill", pytest.param("stop", marks=pytest.mark.full)])
+@pytest.mark.parametrize(
+    ("sink", "workers", "point"),
+    [
+        *SHUFFLED_QUICK,
+        *(pytest.param(*case, marks=pytest.mark.full) for case in SHUFFLED if case not in SHUFFLED_QUICK),
+    ],
+)
+def test_two_stages_have_each_effect_once(
+    env: FlowsEnv, sink: str, workers: int, point: str, how: str
+) -> None:
+    env.play(sink, groups=2, again=3)
+    env.arrive(100)
+    first = env.worker(crash=order(point, how))
+    others = env.companions(workers - 1)
+    env.feed_until(first.be_killed if how == "kill" else first.wait_until_stopped)
+    env.arrive(50)
+    if not others:
+        env.worker()
+    env.settle()
+    if how == "stop":
+        first.resume()
+        env.arrive(50)
+        env.settle()
+
+
 RECOVERY = (
     ("flows.commit.after_pre_commit", "flows.recover.before_abort"),
     ("flows.commit.after_store", "flows.recover.before_finish"),

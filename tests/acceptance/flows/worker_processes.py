@@ -126,10 +126,22 @@ SINKS: Mapping[str, Kind] = {
 }
 
 
-def flow_into(sinks: Sequence[str], place: Place, source: str, groups: int | None) -> Flow:
-    """Each record says the how-manieth of its key it is: a lost or doubled one shows in all that follow."""
+def flow_into(
+    sinks: Sequence[str], place: Place, source: str, groups: int | None, again: int | None = None
+) -> Flow:
+    """Each record says the how-manieth of its key it is: a lost or doubled one shows in all that follow. With
+    `again`, a stage of that many key groups receives the numbered records of the first, and numbers them
+    too."""
     flow = Flow("workers")
     keys = _SOURCES[source](flow, place).key_by(lambda key: key, groups=groups)
+    if again is not None:
+        numbered = keys.stateful(_running_counts(lambda key, count: (key, count)), name="numbered")
+        keyed = numbered.key_by(lambda pair: pair[0][::-1], groups=again)
+        flows = [
+            keyed.stateful(_same_counts(SINKS[sink].value), name=sink).sink(SINKS[sink].make(place))
+            for sink in sinks
+        ]
+        return flow.also(*flows)
     flows = [
         keys.stateful(_running_counts(SINKS[sink].value), name=sink).sink(SINKS[sink].make(place))
         for sink in sinks
@@ -145,27 +157,51 @@ def _running_counts(value: Callable[[str, int], Any]) -> Callable[[int | None, s
     return counts
 
 
+def _same_counts(
+    value: Callable[[str, int], Any],
+) -> Callable[[int | None, tuple[str, int]], tuple[int, list[Any]]]:
+    """Numbers again what was numbered: where the two differ, the value is not the one that is expected."""
+
+    def counts(state: int | None, pair: tuple[str, int]) -> tuple[int, list[Any]]:
+        count = (state or 0) + 1
+        key, first = pair
+        return count, [value(key, count if count == first else -first)]
+
+    return counts
+
+
 def arrivals(folder: str) -> Path:
     """Where files appear for the source that is a folder."""
     return Path(folder, "arrivals")
+
+
+def _folder(place: Place) -> FolderFiles:
+    return FolderFiles(arrivals(place.folder), every=0.05, settled=0, partitions=2)
 
 
 _SOURCES: Mapping[str, Callable[[Flow, Place], Stream[str]]] = {
     "table": lambda flow, place: flow.source(PostgresTable("arrival")).map(lambda row: str(row["key"])),
     "stream": lambda flow, place: flow.source(RedisStreams("arrivals")).map(bytes.decode),
     "group": lambda flow, place: flow.source(GROUPED).map(bytes.decode),
-    "folder": lambda flow, place: flow.source(
-        FolderFiles(arrivals(place.folder), every=0.05, settled=0, partitions=2)
-    ).map(bytes.decode),
+    "folder": lambda flow, place: flow.source(_folder(place)).map(bytes.decode),
+    "three": lambda flow, place: _SOURCES["table"](flow, place).union(
+        _SOURCES["stream"](flow, place), flow.source(_folder(place), name="folder").map(bytes.decode)
+    ),
 }
 
 
 async def work(
-    url: str, redis_url: str, source: str, sinks: Sequence[str], groups: int | None, place: Sequence[str]
+    url: str,
+    redis_url: str,
+    source: str,
+    sinks: Sequence[str],
+    groups: int | None,
+    place: Sequence[str],
+    again: int | None,
 ) -> None:
     """Run until SIGTERM."""
     kafka_model.install()
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     async with Fencepost(url, redis_url=redis_url) as fp:
-        await fp.flows.worker(flow_into(sinks, Place(*place), source, groups), SETTINGS).run(stop)
+        await fp.flows.worker(flow_into(sinks, Place(*place), source, groups, again), SETTINGS).run(stop)
