@@ -5,7 +5,7 @@ import fcntl
 import os
 import shutil
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,9 +18,11 @@ from bench.environments import EmptyEnvironment, build_wheels, pinned
 from bench.install import IMPORT_MS_MAX, MEGABYTES_MAX, PACKAGES_MAX, import_ms
 from fencepost.server_addresses import ServerAddresses, read_note
 from tests.acceptance.docs import debian
-from tests.integration.client.page import UP, PageRun, blocks, left_out
+from tests.integration.client.page import UP, Owners, PageRun, blocks, left_out
 from tests.integration.client.test_documented_code import PAGES as CLIENT_PAGES
 from tests.integration.job_features.test_documented_jobs import PAGES as JOB_PAGES
+from tests.integration.replication.replicas import replicas
+from tests.integration.replication.two_versions import two_versions
 from tests.integration.workflows.test_documented_workflows import PAGES as WORKFLOW_PAGES
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -32,6 +34,8 @@ PAGES = {
     "tutorial/first-flow.md": 6,
     "how-to/console-users.md": 7,
     "how-to/deploy.md": 4,
+    "how-to/failover-cloudnativepg.md": 3,
+    "how-to/failover-managed.md": 3,
     "how-to/failover-patroni.md": 1,
     "how-to/follow-a-trace.md": 2,
     "how-to/judge-contest.md": 5,
@@ -48,7 +52,8 @@ PAGES = {
     "how-to/orders-place.md": 2,
     "how-to/flows-dead-letters.md": 4,
     "how-to/flows-own-sink.md": 1,
-    "how-to/flows-replay.md": 6,
+    "how-to/flows-stuck.md": 5,
+    "how-to/flows-replay.md": 9,
     "how-to/webhooks-receive.md": 2,
     "how-to/flows-upgrade.md": 2,
     "how-to/judge-problems.md": 4,
@@ -61,21 +66,17 @@ PAGES = {
     "how-to/orders-own-broker.md": 2,
     "how-to/test-your-own-code.md": 1,
     "how-to/torture-your-own-application.md": 1,
+    "how-to/upgrade-postgresql.md": 4,
     "how-to/write-a-service.md": 3,
 }
 """With the least number of commands that each runs to its end."""
-NOT_RUN = {
-    "how-to/README.md": "a list of the pages",
-    "how-to/failover-cloudnativepg.md": "it needs Kubernetes; test_deploy.py checks its names",
-    "how-to/failover-managed.md": "it needs a managed service",
-    "how-to/flows-stuck.md": "tests/integration/flows/test_what_stops.py has what it shows",
-    "how-to/upgrade-postgresql.md": "it needs two servers; tests/integration/replication has them",
-}
+NOT_RUN = {"how-to/README.md": "a list of the pages"}
 LEFT_OUT = {
     "how-to/console-users.md": 1,
     "how-to/deploy.md": 2,
+    "how-to/failover-cloudnativepg.md": 4,
+    "how-to/failover-managed.md": 1,
     "how-to/flows-upgrade.md": 1,
-    "how-to/migrate-from-an-own-outbox.md": 1,
     "how-to/nonces-transactions.md": 3,
     "how-to/orders-place.md": 4,
     "how-to/outbox-deliver.md": 1,
@@ -127,6 +128,8 @@ class Newcomer:
         self.directory = place / "work"
         self.directory.mkdir()
         self.variables = {name: os.environ[name] for name in MACHINE if name in os.environ}
+        self.instead: Mapping[str, str] = {}
+        self.owners: Owners = {}
         self._programs = place / "programs"
         self._programs.mkdir()
         own = f"{self._environment.home / 'bin'}:{self._programs}"
@@ -140,6 +143,12 @@ class Newcomer:
         for package in packages:
             debian.bring(package, self._programs)
 
+    def bring(self, program: Path) -> None:
+        """Put a program of this machine on the path."""
+        script = self._programs / program.name
+        script.write_text(f'#!/bin/sh\nexec {program} "$@"\n')
+        script.chmod(0o755)
+
     def run(self, page: Path) -> int:
         return self._page_run().run(page)
 
@@ -151,7 +160,15 @@ class Newcomer:
         return self._page_run().beside(UP, ["Fencepost is up: …"])
 
     def _page_run(self) -> PageRun:
-        return PageRun(self.directory, self.variables, self.owner, self.install, self.install_on_the_system)
+        return PageRun(
+            self.directory,
+            self.variables,
+            self.owner,
+            self.install,
+            self.install_on_the_system,
+            self.instead,
+            self.owners,
+        )
 
     @property
     def addresses(self) -> ServerAddresses:
@@ -173,7 +190,10 @@ def test_the_page_works_as_printed(name: str, newcomer: Newcomer) -> None:
             brought = DOCS.parent / BROUGHT[name]
             shutil.copytree(brought, newcomer.directory / brought.name)
         newcomer.pins = not name.startswith("how-to/migrate-from")
-        if not starts_servers(DOCS / name):
+        if name in OTHER_SERVERS:
+            newcomer.install(["fencepost[binary,cli,redis]"])
+            OTHER_SERVERS[name](newcomer, stack)
+        elif not starts_servers(DOCS / name):
             newcomer.install(["fencepost[embedded]"])
             stack.enter_context(newcomer.servers())
             addresses = newcomer.addresses
@@ -184,7 +204,35 @@ def test_the_page_works_as_printed(name: str, newcomer: Newcomer) -> None:
                 "PROCRASTINATE_URL": addresses.migration_url,
                 "CELERY_BROKER": celery_broker(addresses),
             }
+            newcomer.instead = {
+                "postgresql://owner@shop.example-writer:5432/shop": f"'{addresses.migration_url}'",
+                "postgresql://app:secret@shop.example-writer:5432/shop?": f"{addresses.service_url}&",
+            }
         assert newcomer.run(DOCS / name) >= PAGES[name]
+
+
+def an_old_and_a_new_server(newcomer: Newcomer, stack: ExitStack) -> None:
+    both = stack.enter_context(two_versions())
+    newcomer.bring(both.psql)
+    newcomer.owners, newcomer.instead = both.owners, both.instead
+
+
+def a_primary_and_its_standby(newcomer: Newcomer, stack: ExitStack) -> None:
+    """What the Services of a cluster lead to, before and after its primary is lost."""
+    pair = stack.enter_context(replicas())
+    pair.require_standby(required=True)
+    newcomer.variables |= {
+        "DATABASE_URL": f"{pair.database.url}&target_session_attrs=read-write&connect_timeout=2",
+        "STANDBY_DATABASE_URL": pair.successor.url,
+    }
+    newcomer.instead = {"kubectl exec deploy/fencepost-api -- ": ""}
+
+
+OTHER_SERVERS: dict[str, Callable[[Newcomer, ExitStack], None]] = {
+    "how-to/upgrade-postgresql.md": an_old_and_a_new_server,
+    "how-to/failover-cloudnativepg.md": a_primary_and_its_standby,
+}
+"""Pages whose servers `fencepost up` does not start."""
 
 
 def celery_broker(addresses: ServerAddresses) -> str:

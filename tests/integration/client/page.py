@@ -6,7 +6,8 @@ below it are what it must print; `…` stands for anything. A prompt among them 
 behind it, or with a password. Servers and workers run beside the rest of the page, until its end or a line
 `^C` that ends the one that began last. A block below `<!-- not run: reason -->` is only looked at.
 
-The ports that a page names are replaced by free ones.
+The ports that a page names are replaced by free ones, and addresses of a production by those of servers that
+the test has. An `sql` block for one of several servers begins with `-- on the NAME server`.
 """
 
 import os
@@ -56,6 +57,10 @@ BESIDE = (
     "python collector.py",
     "python broker.py",
 )
+TO_ITS_END = " --until-done"
+"""What makes a program of these end by itself."""
+Owner = Callable[[], AbstractContextManager["psycopg.Connection[Any]"]]
+Owners = Mapping[str, Owner]
 BASH = shutil.which("bash") or "/bin/bash"
 
 _BLOCK = re.compile(
@@ -64,6 +69,7 @@ _BLOCK = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 _FILE = re.compile(r"# ([\w./-]+\.\w+|Caddyfile|Dockerfile)")
+_SERVER = re.compile(r"-- on the (\w+) server")
 _ASSIGNMENTS = re.compile(r"(?:env )?(?:\w+=\S* )*")
 _PORT = re.compile(r"(?<![\d.])(?:8080|8443|8444|940[1-4]|6432|4318|8545)(?!\d)")
 _DEFAULT_PORT = ":8642"
@@ -124,10 +130,14 @@ class PageRun:
 
     directory: Path
     environment: Mapping[str, str]
-    owner: Callable[[], AbstractContextManager["psycopg.Connection[Any]"]]
+    owner: Owner
     """Connects to the database as its owner."""
     install: Callable[[list[str]], None] | None = None
     install_on_the_system: Callable[[list[str]], None] | None = None
+    instead: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What stands here for what the page prints."""
+    owners: Owners = field(default_factory=dict[str, Owner])
+    """Connects to the server of this name, for a page with several."""
     _beside: list[ExitStack] = field(default_factory=list[ExitStack])
     _ports: dict[str, str] = field(default_factory=dict[str, str])
 
@@ -139,12 +149,15 @@ class PageRun:
 
     def _run(self, block: Block) -> int:
         body = _PORT.sub(self._free_port, block.body)
+        for printed, real in self.instead.items():
+            body = body.replace(printed, real)
         match block.language:
             case "python" | "yaml" | "toml" | "ini" | "nginx" | "caddy" | "dockerfile":
                 (self.directory / block.file_name).write_text(body, encoding="utf-8")
                 return 0
             case "sql":
-                with self.owner() as owner:
+                server = _SERVER.match(body)
+                with self.owners[server[1]]() if server else self.owner() as owner:
                     owner.execute(body.encode())
                 return 0
             case "console":
@@ -187,7 +200,7 @@ class PageRun:
         if command == CTRL_C:
             self._beside.pop().close()
             return True
-        if not _ASSIGNMENTS.sub("", command, count=1).startswith(BESIDE):
+        if not _ASSIGNMENTS.sub("", command, count=1).startswith(BESIDE) or command.endswith(TO_ITS_END):
             return False
         if not command.startswith(UP) or self.install is not None:
             self._beside.append(ExitStack())
@@ -204,8 +217,7 @@ class PageRun:
         # A worker inside the command logs the tracebacks of its jobs.
         assert not (done.returncode and "Traceback" in done.stderr), done.stderr
         is_told = any(line != "…" for line in shown)
-        refused = done.returncode and done.stderr
-        assert is_told or not refused, f"$ {command}\nends with {done.returncode}: {done.stderr}"
+        assert is_told or not done.returncode, f"$ {command}\nends with {done.returncode}: {done.stderr}"
         printed = done.stdout or (done.stderr if done.returncode else "")
         return [line.rstrip() for line in printed.splitlines()]
 

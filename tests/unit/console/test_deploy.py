@@ -1,5 +1,6 @@
 """What stands in deploy/: it names what exists, and gives each role what it needs and no more."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -10,9 +11,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import kubernetes_validate  # type: ignore[import-untyped]
 import pytest
 import yaml
+from psycopg.conninfo import conninfo_to_dict
 
 from fencepost.flows._settings import FlowSettings
 from fencepost.jobs.settings import JobSettings
@@ -33,6 +36,7 @@ from tests.deployment import (
     ours,
     rendered,
 )
+from tests.integration.client.page import blocks
 from tests.unit.test_metric_names import declarations
 
 PACKAGES = ROOT / "packages"
@@ -43,6 +47,7 @@ OURS = ours(SERVICES)
 OTLP = ("environment[0].name=OTEL_EXPORTER_OTLP_ENDPOINT", "environment[0].value=http://c:4318")
 NOT_ROOT = 10001
 RULES = DEPLOY / "prometheus"
+CLOUDNATIVEPG = "github.com/cloudnative-pg/cloudnative-pg@v1.25.1"
 
 
 def known_variables() -> set[str]:
@@ -73,6 +78,64 @@ def test_the_cluster_for_the_chart_is_synchronous_and_its_page_names_its_service
     assert f"{made['owner']}:secret@{name}-rw:5432/{made['database']}" in page
     for service in ("rw", "ro", "r"):
         assert f"`{name}-{service}`" in page
+
+
+def test_the_addresses_on_its_page_are_the_secret_that_the_chart_reads() -> None:
+    page = ROOT / "docs" / "how-to" / "failover-cloudnativepg.md"
+    (given,) = (yaml.safe_load(block.body) for block in blocks(page) if block.language == "yaml")
+    kubernetes_validate.validate(given, "1.30", strict=True)
+    assert (
+        given["metadata"]["name"]
+        == yaml.safe_load((DEPLOY / "chart" / "values.yaml").read_text())["secretName"]
+    )
+    templates = "".join(file.read_text() for file in (DEPLOY / "chart" / "templates").iterdir())
+    read = set(re.findall(r"secretKeyRef: \{name: [^,]+, key: ([\w-]+)\}", templates))
+    assert given["stringData"].keys() == read
+    for name in ("database-url", "migration-database-url", "read-database-url"):
+        assert conninfo_to_dict(given["stringData"][name])["dbname"] == "fencepost"
+
+
+@pytest.mark.full
+def test_cloudnativepg_knows_every_field_of_its_cluster(tmp_path: Path) -> None:
+    """By its own schema, of the oldest version that the page promises. What the schema does not know is an
+    error."""
+    go = shutil.which("go")
+    if go is None:
+        pytest.skip("go is not installed, which brings the schema")
+    done = subprocess.run(
+        [go, "mod", "download", "-json", CLOUDNATIVEPG],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    if done.returncode:
+        pytest.skip(f"go cannot bring the schema: {done.stdout[-200:]}")
+    crd = (
+        Path(json.loads(done.stdout)["Dir"]) / "config" / "crd" / "bases" / "postgresql.cnpg.io_clusters.yaml"
+    )
+    (version,) = yaml.safe_load(crd.read_text())["spec"]["versions"]
+    schema = closed(version["schema"]["openAPIV3Schema"])
+    schema["properties"]["metadata"] = {"type": "object"}  # That of Kubernetes.
+    cluster = yaml.safe_load((DEPLOY / "ha" / "cloudnativepg.yaml").read_text())
+
+    jsonschema.validate(cluster, schema)
+
+    cluster["spec"]["postgresql"]["synchronous"]["dataDurabilty"] = "required"
+    with pytest.raises(jsonschema.ValidationError, match="dataDurabilty"):
+        jsonschema.validate(cluster, schema)
+
+
+def closed(schema: Any) -> Any:
+    """The same schema, in which a field that it does not name is an error."""
+    if isinstance(schema, list):
+        return [closed(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    whole = {name: closed(each) for name, each in schema.items()}
+    is_open = "additionalProperties" in whole or whole.get("x-kubernetes-preserve-unknown-fields")
+    return whole if is_open or "properties" not in whole else {**whole, "additionalProperties": False}
 
 
 # The images.
