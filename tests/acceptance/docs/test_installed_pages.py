@@ -191,7 +191,8 @@ def test_the_page_works_as_printed(name: str, newcomer: Newcomer) -> None:
             shutil.copytree(brought, newcomer.directory / brought.name)
         newcomer.pins = not name.startswith("how-to/migrate-from")
         if name in OTHER_SERVERS:
-            newcomer.install(["fencepost[binary,cli,redis]"])
+            # The old server has the tables of every service.
+            newcomer.install(["fencepost[binary,cli,redis]", *PROJECTS])
             OTHER_SERVERS[name](newcomer, stack)
         elif not starts_servers(DOCS / name):
             newcomer.install(["fencepost[embedded]"])
