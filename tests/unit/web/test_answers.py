@@ -1,14 +1,28 @@
 """What errors repeat of a request, and where a login leads."""
 
 import json
+import re
+from pathlib import Path
 
 import httpx
 import pytest
 from fastapi import FastAPI
 
 from fencepost.errors import Backpressure, FencepostError, ServerUnavailable, from_sqlstate
-from fencepost_server.web.errors import ECHO_MAX, MESSAGE_MAX, answer_errors_of, brief, failure
+from fencepost_server.web.errors import (
+    ECHO_MAX,
+    HTTP_CODES,
+    MESSAGE_MAX,
+    RETRIED,
+    STATUSES,
+    answer_errors_of,
+    brief,
+    failure,
+    status_of,
+)
 from fencepost_server.web.forms import local_path
+
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "http.md"
 
 
 @pytest.mark.parametrize(
@@ -46,6 +60,15 @@ async def test_what_is_told_to_wait_is_told_how_long(error: FencepostError, wait
 
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
         assert (await client.get("/")).headers["Retry-After"] == wait
+
+
+def test_the_reference_has_every_status_with_its_code() -> None:
+    shown = re.findall(r"^\| (\d{3}) \| `(\w+)`(, with `Retry-After`)? \|", PAGE.read_text(), re.MULTILINE)
+    retried = {(*status_of(kind("x")), True) for kind in RETRIED}
+    known = {(status, code) for _, status, code in STATUSES if code} | set(HTTP_CODES.items())
+    known |= {(400, "incomplete"), *((status, code) for status, code, _ in retried)}
+    assert {(int(status), code) for status, code, _ in shown} == known
+    assert {(int(status), code, True) for status, code, waits in shown if waits} == retried
 
 
 def test_a_message_is_a_few_sentences() -> None:

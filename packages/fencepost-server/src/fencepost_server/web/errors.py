@@ -60,7 +60,7 @@ STATUSES: Sequence[tuple[type[FencepostError], int, str]] = (
 ECHO_MAX = 200
 MESSAGE_MAX = 600
 _LONG = re.compile(rf"\S{{{ECHO_MAX + 1},}}|'[^']{{{ECHO_MAX},}}'|\"[^\"]{{{ECHO_MAX},}}\"")
-_RETRIED = (InFlight, Backpressure, IndeterminateCommit, ServerUnavailable)
+RETRIED = (InFlight, Backpressure, IndeterminateCommit, ServerUnavailable)
 _TITLES = {
     401: "Sign in required",
     403: "Forbidden",
@@ -69,7 +69,7 @@ _TITLES = {
     413: "Too large",
     429: "Too many requests",
 }
-_HTTP_CODES = {
+HTTP_CODES = {
     401: "unauthorized",
     403: "forbidden",
     404: "not_found",
@@ -201,7 +201,7 @@ def answer_errors_of(app: FastAPI) -> None:
 async def _of_ours(request: Request, error: Exception) -> Response:
     assert isinstance(error, FencepostError)
     status, code = status_of(error)
-    headers = {"Retry-After": str(_wait_of(error))} if isinstance(error, _RETRIED) else {}
+    headers = {"Retry-After": str(_wait_of(error))} if isinstance(error, RETRIED) else {}
     field = getattr(error, "field", None)
     return failure(status, code, str(error), field=field, headers=headers, request=request)
 
@@ -224,7 +224,7 @@ async def _of_validation(request: Request, error: Exception) -> Response:
 
 async def _of_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    code = _HTTP_CODES.get(error.status_code, "failed")
+    code = HTTP_CODES.get(error.status_code, "failed")
     return failure(error.status_code, code, str(error.detail), headers=error.headers, request=request)
 
 
