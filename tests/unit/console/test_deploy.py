@@ -6,10 +6,10 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jsonschema  # type: ignore[import-untyped]
 import kubernetes_validate  # type: ignore[import-untyped]
@@ -130,11 +130,11 @@ def test_cloudnativepg_knows_every_field_of_its_cluster(tmp_path: Path) -> None:
 def closed(schema: Any) -> Any:
     """The same schema, in which a field that it does not name is an error."""
     if isinstance(schema, list):
-        return [closed(each) for each in schema]
+        return [closed(each) for each in cast("Sequence[Any]", schema)]
     if not isinstance(schema, dict):
         return schema
-    whole = {name: closed(each) for name, each in schema.items()}
-    is_open = "additionalProperties" in whole or whole.get("x-kubernetes-preserve-unknown-fields")
+    whole = {name: closed(each) for name, each in cast("Mapping[str, Any]", schema).items()}
+    is_open = "additionalProperties" in whole or "x-kubernetes-preserve-unknown-fields" in whole
     return whole if is_open or "properties" not in whole else {**whole, "additionalProperties": False}
 
 
