@@ -114,7 +114,12 @@ async def test_a_question_is_answered_once_and_seen_by_those_it_concerns(
         await office.ask("jo", "POST", f"{place}/{asked[1]}/answer", json={"text": "So.", "to_all": True})
         await office.ask("jo", "POST", "/judge/api/contests/autumn/announcements", json={"text": "Lunch."})
         got = {who: await seen(who) for who in ("con", "cat", "jo")}
+        asked_by = {
+            who: [one["author"] for one in (await office.ask(who, "GET", place)).json() if one["question"]]
+            for who in ("con", "cat", "jo")
+        }
 
+    assert asked_by == {"con": ["con", "con"], "cat": [""], "jo": ["con", "con"]}
     told = [("Why?", "So."), ("", "Lunch.")]
     assert (stranger.status_code, asked[2], replies) == (400, None, [204, 409])
     assert got == {"con": [("When?", "Now."), *told], "cat": told, "jo": [("When?", "Now."), *told]}

@@ -179,9 +179,12 @@ async def own_line(fp: Fencepost, who: JudgeVisitor, seen: SeenContest) -> Score
 async def clarifications(
     fp: Fencepost, who: JudgeVisitor, slug: str, after: int | None = None
 ) -> list[Clarification]:
-    """The visitor's own questions and everything that was sent to all; for a jury, everything."""
-    seen_by = None if who.may(JudgeRole.JURY) else who.name
-    return await fp.run(contests.clarifications(slug, seen_by=seen_by, after=after))
+    """The visitor's own questions and everything that was sent to all, without the names of others; for a
+    jury, everything."""
+    if who.may(JudgeRole.JURY):
+        return await fp.run(contests.clarifications(slug, seen_by=None, after=after))
+    found = await fp.run(contests.clarifications(slug, seen_by=who.name, after=after))
+    return [one if one.author == who.name or not one.question else replace(one, author="") for one in found]
 
 
 async def history(
