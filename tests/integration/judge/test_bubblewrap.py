@@ -49,6 +49,8 @@ WEAKER = {
         "read_init_root",
         "read_init_cwd",
         "read_init_maps",
+        "read_init_names",
+        "joins_the_group_of_init",
     ),
     "write_oom_score",
     # Which the report says.
