@@ -5,10 +5,7 @@ import json
 from collections import Counter
 from typing import Any
 
-import pytest
-
-from fencepost.flows import Flow, IterableSource, StateTooLarge, TableSink
-from fencepost.flows import _committer as committer_module
+from fencepost.flows import Flow
 from fencepost.flows.sinks.postgres import PostgresUpsert
 from fencepost.flows.sources.redis_streams import RedisStreams
 from tests.integration.flows.harness import FlowHarness
@@ -70,18 +67,3 @@ async def test_state_is_migrated_while_the_flow_runs(harness: FlowHarness) -> No
     async with harness.running(harness.worker(flow(2))):
         send(20)
         await harness.until(lambda: totals() == expected)
-
-
-async def test_a_state_that_no_commit_can_store_stops_the_task_and_says_what_helps(
-    harness: FlowHarness, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(committer_module, "STATE_BYTES_MAX", 1_000)
-    large = Flow("large").source(IterableSource(list(range(1_000)))).key_by(str).count().sink(TableSink())
-    worker = harness.worker(large)
-    async with harness.running(worker):
-        await harness.until(lambda: bool(worker.errors))
-        [error] = worker.errors.values()
-
-    assert error.startswith(f"{StateTooLarge.__name__}: The state of flow:large/all takes")
-    assert "fencepost flows regroup" in error
-    assert harness.rows("select count(*) from fencepost.flow_frontiers('large')") == [(0,)]

@@ -20,6 +20,7 @@ VALUES = {
     "FLOW_BALANCE_SEC": ("4", "0"),
     "FLOW_KEEP_CHECKPOINTS": ("9", "0"),
     "FLOW_REDIS_CONNECTIONS": ("12", "3"),
+    "FLOW_STATE_MEMORY_MB": ("64", "0"),
     "FLOW_WORKERS_MAX": ("3", "5000"),
 }
 
@@ -32,7 +33,7 @@ def no_file(tmp_path: Path) -> Path:
 
 
 def test_these_are_all_of_them() -> None:
-    assert {source.env for source in FlowSettings.sources().values()} == set(VALUES)
+    assert {source.env for source in FlowSettings.sources().values()} == {*VALUES, "FLOW_STATE_DIR"}
 
 
 @pytest.mark.parametrize("name", VALUES)

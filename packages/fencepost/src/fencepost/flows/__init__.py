@@ -8,6 +8,8 @@ from fencepost.flows._errors import (
     SourceChanged,
     SourceTrimmed,
     StartRefused,
+    StateDamaged,
+    StateDiskFailed,
     StateMismatch,
     StateTooLarge,
 )
@@ -61,6 +63,8 @@ __all__ = [
     "SourceTrimmed",
     "StagedSink",
     "StartRefused",
+    "StateDamaged",
+    "StateDiskFailed",
     "StateMismatch",
     "StateTooLarge",
     "Stream",

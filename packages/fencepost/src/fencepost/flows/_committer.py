@@ -25,8 +25,10 @@ from fencepost.flows._bounded_client import BoundedClient
 from fencepost.flows._dead_letters import bury_rejected, preview
 from fencepost.flows._errors import SinkRejected, StartRefused, StateTooLarge
 from fencepost.flows._failing import blame, within
+from fencepost.flows._flow_store import StoredCheckpoint
 from fencepost.flows._frontier import Frontier
 from fencepost.flows._late_records import late_samples
+from fencepost.flows._parts import INLINE_BYTES_MAX, Part, checked, cut
 from fencepost.flows._plan import KeyedStage
 from fencepost.flows._state import StateCodec, decode, encode
 from fencepost.flows._steps import Batch
@@ -40,10 +42,33 @@ from fencepost.logs import get_logger
 _log = get_logger(__name__)
 Rejected = list[tuple[Sink, Sequence[Rejection]]]
 STATE_BYTES_MAX = 256 * 1024 * 1024
-"""What `checkpoint_store` takes."""
+"""What `checkpoint_store` takes. A larger state is cut into parts."""
 WHOLE_BYTES_MIN = 1_000_000
 CHANGE_BYTES = 10_000
 """What a restore pays for a change besides its bytes: a small state is written whole after 100 changes."""
+
+
+PRUNE_COMMITS = 20
+"""How many commits of a state on disk lie between two looks for what they have left behind."""
+NO_STATE = encode(None)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredState:
+    """What a commit stores of a task: a document, or the parts that it is cut into; or a document, and the
+    parts that it says the place of its segments in. `since` is the first checkpoint that a restore reads;
+    None for this one."""
+
+    state: bytes | None
+    whole: bool
+    parts: Sequence[Part] = ()
+    rolls: bool = False
+    """Whether it stores some buckets whole, so that older checkpoints become superfluous."""
+    since: int | None = None
+
+    @property
+    def size(self) -> int:
+        return len(self.state or b"") + sum(len(part.content) for part in self.parts)
 
 
 @dataclass
@@ -54,10 +79,18 @@ class Sizes:
     whole: int = 0
     changes: int = 0
     count: int = 0
+    since: int | None = None
+    """The number of the whole state."""
+
+    was_spilled: bool = False
+    """Whether the checkpoint before is of a task that kept its state on disk: its changes begin with no whole
+    state."""
 
     @property
     def wants_whole(self) -> bool:
-        return self.changes + self.count * CHANGE_BYTES >= max(self.whole, WHOLE_BYTES_MIN)
+        return self.was_spilled or self.changes + self.count * CHANGE_BYTES >= max(
+            self.whole, WHOLE_BYTES_MIN
+        )
 
 
 class Committer:
@@ -100,14 +133,18 @@ class Committer:
     async def restore(self, body: KeyedStage) -> Frontier:
         """Load the newest durable checkpoint into the keyed stage, and finish or cancel what was left
         open."""
-        found = await self._fp.run(checkpoint.restore(self._resource, self._token))
+        found = await self._fp.run(flow_store.restore_task(self._resource, self._token))
         durable = [each for each in found if each.durable]
         await self._cancel([each for each in found if not each.durable])
-        lacking = await self._lacking(durable)
+        stored = decode(await self._content(durable[-1])) if durable else StateCodec()
+        lacking = await self._lacking(durable, stored.previous)
         if lacking is None:
             return await self.restore(body)
-        stored = [StateCodec() if each.state is None else decode(each.state) for each in durable]
-        await body.load([each.body for each in stored if each.body is not None])
+        for each in durable:
+            document = stored.body if each is durable[-1] else decode(await self._content(each)).body
+            if document is not None:
+                await body.apply(document, each.number, each.parts)
+        await body.complete(self._part)
         body.clean()
         self._number = await self._fp.run(flow_store.number(self._resource))
         if not durable:
@@ -115,11 +152,13 @@ class Committer:
         newest = durable[-1]
         self._durable, self._expected = newest.number, newest.frontier
         self._sizes = Sizes(
-            len(durable[0].state or b""),
-            sum(len(each.state or b"") for each in durable[1:]),
+            durable[0].state_bytes,
+            sum(each.state_bytes for each in durable[1:]),
             len(durable) - 1,
+            durable[0].number,
+            was_spilled=body.was_spilled,
         )
-        await self._finish(newest, stored[-1].staged, lacking)
+        await self._finish(newest, stored.staged, lacking)
         for sink, name in zip(self._sinks, self._names, strict=True):
             with within(type(sink).__name__):
                 await sink.restored(name, newest.number)
@@ -137,28 +176,30 @@ class Committer:
         self._late = late or []
         if self.follows:
             return await self._commit_in_phases(body, outputs, frontier)
-        state, whole = self._state(body, None)
+        stored = self._state(body, None)
         target = frontier.as_json()
         async with self._fp.transaction() as tx:
             crash_point("flows.commit.before_fence")
+            await self._put_parts(tx, stored)
             number = await tx.run(
                 flow_store.commit(
                     self._resource,
                     self._token,
                     expected=self._expected,
                     frontier=target,
-                    state=state,
-                    whole=whole,
+                    state=stored.state,
+                    whole=stored.whole,
                     edition=self._edition,
                 )
             )
+            await self._name_parts(tx, number, stored)
             crash_point("flows.commit.after_fence")
             await self._write(tx, number, outputs)
             crash_point("flows.commit.before_commit")
         crash_point("flows.commit.after_commit")
-        self._settled(body, number, target, len(state or b""), whole=whole)
-        await self._prune(whole=whole)
-        return len(state or b"")
+        self._settled(body, number, target, stored)
+        await self._prune(stored)
+        return stored.size
 
     async def _commit_in_phases(
         self, body: KeyedStage, outputs: Sequence[Sequence[Any]], frontier: Frontier
@@ -177,7 +218,7 @@ class Committer:
             f"{self._resource}#{number} was expected, but #{begun} was begun: there is another writer"
         )
         try:
-            target, size, whole = await self._store(idents, handles, body, outputs, frontier)
+            target, stored = await self._store(idents, handles, body, outputs, frontier)
         except Refusal:
             # The lease is lost and the checkpoint never became durable: no other task may know what was
             # prepared here.
@@ -185,7 +226,7 @@ class Committer:
                 await sink.cancel(ident, handle)
             raise
         crash_point("flows.commit.after_store")
-        self._settled(body, number, target, size, whole=whole)
+        self._settled(body, number, target, stored)
         rejected: Rejected = []
         for place, sink in enumerate(self._sinks):
             if place > 0:
@@ -196,8 +237,8 @@ class Committer:
         crash_point("flows.commit.before_flag")
         await self._flag(number, rejected)
         crash_point("flows.commit.after_flag")
-        await self._prune(whole=whole)
-        return size
+        await self._prune(stored)
+        return stored.size
 
     async def _store(
         self,
@@ -206,9 +247,8 @@ class Committer:
         body: KeyedStage,
         outputs: Sequence[Sequence[Any]],
         frontier: Frontier,
-    ) -> tuple[Any, int, bool]:
-        """Prepare the sinks and make the checkpoint durable; returns the frontier, the size, and whether it
-        is whole."""
+    ) -> tuple[Any, StoredState]:
+        """Prepare the sinks and make the checkpoint durable; returns the frontier and what was stored."""
         crash_point("flows.commit.before_invoke")
         rejected: Rejected = []
         for place, sink in enumerate(self._sinks):
@@ -218,10 +258,11 @@ class Committer:
         choose(self._resource, rejected)
         crash_point("flows.commit.after_pre_commit")
         staged = {place: outputs[place] for place, sink in enumerate(self._sinks) if sink.staged}
-        state, whole = self._state(body, {"staged": staged, "previous": self._durable})
+        stored = self._state(body, {"staged": staged, "previous": self._durable})
         target = frontier.as_json()
         number = idents[0].number
         async with self._fp.transaction() as tx:
+            await self._put_parts(tx, stored)
             await tx.run(
                 flow_store.store(
                     self._resource,
@@ -229,16 +270,17 @@ class Committer:
                     number,
                     expected=self._expected,
                     frontier=target,
-                    state=state,
+                    state=stored.state,
                     handles=handles,
-                    whole=whole,
+                    whole=stored.whole,
                     edition=self._edition,
                 )
             )
+            await self._name_parts(tx, number, stored)
             await self._write(tx, number, outputs)
             await self._bury(tx, rejected)
             crash_point("flows.commit.before_store")
-        return target, len(state or b""), whole
+        return target, stored
 
     async def _write(self, tx: Any, number: int, outputs: Sequence[Sequence[Any]]) -> None:
         if self._late:
@@ -277,40 +319,75 @@ class Committer:
                 first=rejections[0].error,
             )
 
-    def _state(self, body: KeyedStage, more: dict[str, Any] | None) -> tuple[bytes | None, bool]:
-        """What to store, and whether it is the whole state. A keyed stage without state stores none."""
+    async def _put_parts(self, tx: Any, stored: StoredState) -> None:
+        for part in stored.parts:
+            await tx.run(flow_store.put_part(self._resource, self._token, part))
+            crash_point("flows.commit.between_parts")
+
+    async def _name_parts(self, tx: Any, number: int, stored: StoredState) -> None:
+        if stored.parts or stored.rolls:
+            hashes = [part.hash for part in stored.parts]
+            await tx.run(flow_store.name_parts(self._resource, self._token, number, stored.since, hashes))
+
+    def _state(self, body: KeyedStage, more: dict[str, Any] | None) -> StoredState:
+        """What to store. A keyed stage without state stores none."""
         if not body.has_state:
-            return (None if more is None else encode(None, **more)), True
+            return StoredState(None if more is None else encode(None, **more), whole=True)
+        if body.spill is not None:
+            document, parts = body.spilled(body.spill)
+            whole = self._durable is None
+            state = self._checked(encode(document, **(more or {})))
+            return StoredState(state, whole, parts, rolls=True, since=body.spill.since)
         whole = self._durable is None or self._sizes.wants_whole
-        document = body.whole() if whole else body.changed()
-        state = encode(document, **(more or {}))
+        state = encode(body.whole() if whole else body.changed(), **(more or {}))
+        if len(state) <= INLINE_BYTES_MAX:
+            return StoredState(state, whole)
+        # A change begins where the changes before it do.
+        since = None if whole else self._sizes.since
+        return StoredState(None, whole, cut(state), since=since)
+
+    def _checked(self, state: bytes) -> bytes:
         if len(state) > STATE_BYTES_MAX:
             raise StateTooLarge(
-                f"{'The state' if whole else 'What has changed in the state'} of {self._resource} takes "
-                f"{len(state) / 1e6:.0f} MB, and a commit stores at most {STATE_BYTES_MAX / 1e6:.0f} MB. The "
-                "task stops before it, and loses nothing. Spread the keys over more groups (fencepost flows "
-                "regroup), forget keys (ttl=, shorter windows), or commit more often."
+                f"What {self._resource} stores beside its state takes {len(state) / 1e6:.0f} MB: values of "
+                f"sinks and records that wait. A commit stores at most {STATE_BYTES_MAX / 1e6:.0f} MB of it. "
+                "The task stops before it, and loses nothing. Commit more often (FLOW_CHECKPOINT_RECORDS)."
             )
-        return state, whole
+        return state
 
-    def _settled(self, body: KeyedStage, number: int, frontier: Any, size: int, *, whole: bool) -> None:
+    async def _content(self, stored: StoredCheckpoint) -> bytes:
+        """The document of a checkpoint, of which all may lie in its parts."""
+        if stored.state is not None:
+            return stored.state
+        parts = [checked(await self._part(digest), digest) for digest in stored.parts]
+        return b"".join(parts) if parts else NO_STATE
+
+    async def _part(self, digest: bytes) -> bytes | None:
+        return await self._fp.run(flow_store.part(self._resource, digest))
+
+    def _settled(self, body: KeyedStage, number: int, frontier: Any, stored: StoredState) -> None:
         body.clean()
+        if body.spill is not None:
+            body.spill.committed(number)
         self._durable = number
         self._number = max(self._number, number)
         self._expected = frontier
-        if whole:
-            self._sizes = Sizes(whole=size)
+        if stored.whole:
+            self._sizes = Sizes(whole=stored.size, since=number)
         else:
-            self._sizes.changes += size
+            self._sizes.changes += stored.size
             self._sizes.count += 1
 
-    async def _prune(self, *, whole: bool) -> None:
+    async def _prune(self, stored: StoredState) -> None:
         """Remove old checkpoints. They depend on their whole state, so this is only useful after a new whole
-        state is written."""
+        state is written; state that is stored bucket by bucket leaves one behind with every few commits."""
         self._unpruned += 1
-        if whole and self._unpruned >= self._keep:
+        due = PRUNE_COMMITS if stored.rolls else self._keep
+        if (stored.whole or stored.rolls) and self._unpruned >= due:
             self._unpruned = 0
-            await self._fp.run(checkpoint.prune(self._resource, self._token, self._keep))
+            crash_point("flows.prune.before")
+            await self._fp.run(flow_store.prune(self._resource, self._token, self._keep))
+            crash_point("flows.prune.after")
 
     async def _cancel(self, begun: Sequence[Checkpoint]) -> None:
         for each in begun:
@@ -341,7 +418,7 @@ class Committer:
         # A flagged checkpoint has its dead letters already.
         await self._flag(newest.number, [] if newest.status == "committed" else rejected)
 
-    async def _lacking(self, durable: Sequence[Checkpoint]) -> frozenset[int] | None:
+    async def _lacking(self, durable: Sequence[Checkpoint], previous: int | None) -> frozenset[int] | None:
         """The indexes of sinks that have taken all but the newest checkpoint, which holds their values.
 
         If a sink has lost more, the task is rewound to the checkpoint that the sink has, and None tells the
@@ -351,7 +428,6 @@ class Committer:
         if not durable:
             return frozenset()
         newest = durable[-1]
-        previous = decode(newest.state).previous if newest.state is not None else None
         for place, sink in enumerate(self._sinks):
             if not sink.numbered:
                 continue

@@ -4,6 +4,8 @@ FlowError
 ├── GuaranteeNotMet     the graph cannot keep the requested guarantee; says why, and what could
 ├── GraphRefused        the graph cannot be run as it is defined
 ├── StateTooLarge       the state of a task is larger than what a commit stores; says what helps
+├── StateDamaged        a part of the stored state is gone, or is not what the checkpoint names
+├── StateDiskFailed     the local disk that holds state failed, or is full
 ├── SinkRejected        a sink will never take a value, and the user chose to stop; says which
 └── StartRefused        a setting, a server or the stored state does not fit; says the remedy
     ├── SourceTrimmed   the source no longer has records that were not processed yet
@@ -38,6 +40,15 @@ class SinkRejected(FlowError):
 class StateTooLarge(FlowError):
     """The state of a task is larger than what one commit can store. The task stops before it, and loses
     nothing."""
+
+
+class StateDamaged(FlowError):
+    """A part of the stored state is gone, or its bytes are not those that the checkpoint names."""
+
+
+class StateDiskFailed(FlowError):
+    """The local disk that holds state beyond memory failed, or is full. The task stops, and loses nothing:
+    its state is in PostgreSQL."""
 
 
 class StartRefused(FlowError):

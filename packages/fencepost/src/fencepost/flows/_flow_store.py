@@ -8,7 +8,9 @@ from datetime import datetime
 from typing import Any
 
 from fencepost.flows._layout import Layout, LayoutChange
+from fencepost.flows._parts import Part
 from fencepost.flows._regroup import SavedRow
+from fencepost.kernel._checkpoint import Checkpoint
 from fencepost.kernel.call import (
     Call,
     Json,
@@ -44,6 +46,18 @@ class UnitHolder:
     token: int
     held: bool
     expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCheckpoint(Checkpoint):
+    """One checkpoint of a task, with the hashes of its parts and their size in bytes."""
+
+    parts: Sequence[bytes] = ()
+    part_bytes: int = 0
+
+    @property
+    def state_bytes(self) -> int:
+        return len(self.state or b"") + self.part_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +214,63 @@ def store(
     )
 
 
+def put_part(resource: str, token: int, part: Part) -> Call[None]:
+    """Write a part of a state, for the commit of the same transaction."""
+    return Call(
+        "select fencepost.flow_put_part(%s::text, %s::bigint, %s::bytea, %s::bytea)",
+        (text("resource", resource), token, part.hash, part.content),
+        nothing,
+    )
+
+
+def offer_part(name: str, resource: str, part: Part) -> Call[None]:
+    """Write a part of a state, for a regrouping that follows."""
+    return Call(
+        "select fencepost.flow_offer_part(%s::text, %s::text, %s::bytea, %s::bytea)",
+        (text("name", name), text("resource", resource), part.hash, part.content),
+        nothing,
+    )
+
+
+def name_parts(
+    resource: str, token: int, number: int, since: int | None, hashes: Sequence[bytes]
+) -> Call[None]:
+    """Say which parts a checkpoint has, and which one a restore of it begins with: None for itself."""
+    return Call(
+        "select fencepost.flow_name_parts(%s::text, %s::bigint, %s::bigint, %s::bigint, %s::bytea[])",
+        (text("resource", resource), token, number, since, list(hashes)),
+        nothing,
+    )
+
+
+def part(resource: str, digest: bytes) -> Call[bytes | None]:
+    """The content of a part; None when it is gone."""
+    return Call(
+        "select fencepost.flow_part_content(%s::text, %s::bytea)",
+        (text("resource", resource), digest),
+        _content,
+    )
+
+
+def restore_task(resource: str, token: int) -> Call[list[StoredCheckpoint]]:
+    """What a restore of a task reads, oldest first, then the checkpoints begun and never stored."""
+    return Call(
+        "select number, status, whole, frontier::text, state, handles::text, parts, bytes"
+        " from fencepost.flow_restore_task(%s::text, %s::bigint)",
+        (text("resource", resource), token),
+        each(_stored_checkpoint),
+    )
+
+
+def prune(resource: str, token: int, keep: int) -> Call[int]:
+    """Delete all but the newest `keep` durable checkpoints and what they build on; returns how many."""
+    return Call(
+        "select fencepost.flow_prune(%s::text, %s::bigint, %s::integer)",
+        (text("resource", resource), token, keep),
+        scalar,
+    )
+
+
 def count_late(resource: str, token: int, records: int, samples: Sequence[Json]) -> Call[None]:
     """Count late records, within the commit that skips them."""
     return Call(
@@ -265,7 +336,7 @@ def restore(name: str, savepoint: str) -> Call[int]:
 
 def saved_rows(name: str, savepoint: str) -> Call[list[SavedRow]]:
     return Call(
-        "select resource, number, whole, frontier::text, state, layout"
+        "select resource, number, whole, frontier::text, state, layout, parts"
         " from fencepost.flow_savepoint_rows(%s::text, %s::text)",
         (text("name", name), text("savepoint", savepoint)),
         each(_saved_row),
@@ -276,7 +347,7 @@ def regroup(name: str, savepoint: str, groups: int, rows: Sequence[SavedRow]) ->
     """Begin a flow anew in another number of key groups: `rows` are the savepoint's, divided anew."""
     return Call(
         "select fencepost.flow_regroup"
-        "(%s::text, %s::text, %s::int, %s::text[], %s::bigint[], %s::jsonb[], %s::bytea[])",
+        "(%s::text, %s::text, %s::int, %s::text[], %s::bigint[], %s::jsonb[], %s::bytea[], %s::jsonb[])",
         (
             text("name", name),
             text("savepoint", savepoint),
@@ -285,6 +356,7 @@ def regroup(name: str, savepoint: str, groups: int, rows: Sequence[SavedRow]) ->
             [row.number for row in rows],
             [document("frontier", row.frontier) for row in rows],
             [row.state for row in rows],
+            [None if row.parts is None else document("parts", [h.hex() for h in row.parts]) for row in rows],
         ),
         scalar,
     )
@@ -326,6 +398,33 @@ def edges(name: str) -> Call[list[Edge]]:
     )
 
 
+def _content(rows: Sequence[Sequence[Any]]) -> bytes | None:
+    found = rows[0][0]
+    return None if found is None else bytes(found)
+
+
+def _stored_checkpoint(
+    number: int,
+    status: str,
+    whole: bool,
+    frontier: str | None,
+    state: bytes | None,
+    handles: str,
+    parts: Sequence[bytes] | None,
+    size: int | None,
+) -> StoredCheckpoint:
+    return StoredCheckpoint(
+        number,
+        status,
+        whole,
+        parsed(frontier),
+        None if state is None else bytes(state),
+        parsed(handles),
+        [bytes(digest) for digest in parts or ()],
+        size or 0,
+    )
+
+
 def _layout(rows: Sequence[Sequence[Any]]) -> Layout:
     changes = [
         LayoutChange(layout, origin, parsed(renamed), parsed(dropped))
@@ -337,10 +436,17 @@ def _layout(rows: Sequence[Sequence[Any]]) -> Layout:
 
 
 def _saved_row(
-    resource: str, number: int, whole: bool, frontier: str, state: bytes | None, layout: int | None
+    resource: str,
+    number: int,
+    whole: bool,
+    frontier: str,
+    state: bytes | None,
+    layout: int | None,
+    parts: Sequence[bytes] | None,
 ) -> SavedRow:
     data = None if state is None else bytes(state)
-    return SavedRow(resource, number, whole, parsed(frontier), data, layout)
+    hashes = None if parts is None else tuple(bytes(digest) for digest in parts)
+    return SavedRow(resource, number, whole, parsed(frontier), data, layout, hashes)
 
 
 def _late(resource: str, records: int, last_at: datetime, samples: str) -> Late:

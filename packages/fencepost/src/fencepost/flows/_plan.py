@@ -10,7 +10,7 @@ further `key_by` is the border to another keyed stage; without them, one keyed s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
 from typing import Any
@@ -20,11 +20,24 @@ from fencepost.flows._graph import Flow
 from fencepost.flows._layout import Layout
 from fencepost.flows._merge import TimeMerge
 from fencepost.flows._node import GraphNode
+from fencepost.flows._parts import Part
 from fencepost.flows._record import END, Behind, Record, settle, under
+from fencepost.flows._segments import (
+    Convert,
+    PackedPair,
+    SegmentChain,
+    bucket_of,
+    key_of,
+    packed_key,
+    value_of,
+    with_key,
+)
+from fencepost.flows._spill import Spill
 from fencepost.flows._stages import StagePlan, first_windows, stages_of
-from fencepost.flows._state import Document, pieces, reviver
+from fencepost.flows._state import Document, as_key, pieces, reviver
 from fencepost.flows._step_identity import PYTHON, derived_name, fingerprint
 from fencepost.flows._steps import AdaptiveBatch, Batch, Chain, Collect, EventTime, Pass, Step, push
+from fencepost.flows._value_codec import flat, pack, unpack, unpack_plain
 from fencepost.flows._windows import Gathering, Interval, Session
 from fencepost.flows.sinks._sink import Sink
 from fencepost.flows.sources._source import is_timeless
@@ -432,6 +445,10 @@ class SourceStage:
         return end
 
 
+async def no_part(_: bytes) -> bytes | None:
+    return None
+
+
 class KeyedStage:
     """A keyed stage, with its states, the pending values of its sinks, and the records that it sends to later
     stages. `paced` is as for SourceStage."""
@@ -444,6 +461,7 @@ class KeyedStage:
         paced: bool = False,
         layout: Layout | None = None,
         stage: StagePlan | None = None,
+        spill: Spill | None = None,
     ) -> None:
         self._layout = layout or Layout()
         self.stage = stage = stage or program.stages[0]
@@ -483,6 +501,15 @@ class KeyedStage:
         }
         self.late: Batch = []
         """Records that no window took, since the last commit."""
+        self._chain = SegmentChain()
+        self._origin: int | None = None
+        """The number of the first checkpoint that was loaded."""
+        self.spill = spill
+        """Where the states are that do not fit into memory; None while all are in memory."""
+        if spill is not None:
+            spill.adopt(self._states())
+            for step in self._steps:
+                step.loaded()
 
     @staticmethod
     def _input(wiring: Wiring, border: GraphNode) -> Step:
@@ -599,6 +626,12 @@ class KeyedStage:
     def whole(self) -> dict[str, Any]:
         return self._document({name: state.whole() for name, state in self._states().items()}, whole=True)
 
+    def spilled(self, spill: Spill) -> tuple[dict[str, Any], list[Part]]:
+        """What changed, and the buckets that are due, of states on disk; with the parts that have them."""
+        found = spill.changes()
+        document = self._document({}, whole=spill.is_rest_due)
+        return {**document, "segments": found.segments, "inline": found.inline}, found.parts
+
     def clean(self) -> None:
         for state in self._states().values():
             state.clean()
@@ -607,53 +640,127 @@ class KeyedStage:
 
     async def load(self, documents: Sequence[Document]) -> None:
         """Load a whole state and the changes that followed it. Other tasks can run in between."""
+        for number, document in enumerate(documents, 1):
+            await self.apply(document, number)
+        await self.complete()
+
+    async def apply(self, document: Document, number: int, parts: Sequence[bytes] = ()) -> None:
+        """Load the next of the checkpoints that a restore reads, which names these parts; `complete` follows
+        the last one. Other tasks can run in between."""
         states = self._states()
-        for document in documents:
-            for name, pairs in self._migrated(document):
-                if name not in states:
-                    raise StateMismatch(
-                        f"The stored state of {self._program.flow.name} has a step "
-                        f"{name.partition('/')[0]!r} that "
-                        "the graph does not have. Give the step its old name (name=), or begin a new flow."
-                    )
-                for piece in pairs:
+        self._origin = self._origin or number
+        for name, pairs in self._migrated(document):
+            self._check_name(name)
+            for piece in pairs:
+                if self.spill is None:
                     states[name].load(piece)
-                    await asyncio.sleep(0)
-            # Records behind a watermark that has not moved wait for its next move.
-            moved = document.watermark > self._watermark
-            released = document.watermark if moved else float("-inf")
-            self._watermark = document.watermark
-            self._clock = document.clock
-            if self._merge is not None and document.merge is not None:
-                numbers = input_numbers(document.entrances, self._program.inputs())
-                self._merge.load(document.merge, self._program.revivers(), numbers, released)
+                else:
+                    self.spill.ingest(name, piece)
+                await asyncio.sleep(0)
+        self._chain.add(
+            number, document.segments, document.inline, parts, lambda name: self._segment(document, name)
+        )
+        # Records behind a watermark that has not moved wait for its next move.
+        moved = document.watermark > self._watermark
+        released = document.watermark if moved else float("-inf")
+        self._watermark = document.watermark
+        self._clock = document.clock
+        if self._merge is not None and document.merge is not None:
+            numbers = input_numbers(document.entrances, self._program.inputs())
+            self._merge.load(document.merge, self._program.revivers(), numbers, released)
+
+    async def complete(self, get: Callable[[bytes], Awaitable[bytes | None]] = no_part) -> None:
+        """Read the parts that the checkpoints name, with `get`, and let the steps rebuild what they derive
+        from their states. States on disk bring their values when they are asked for."""
+        if self.spill is not None:
+            await self._chain.fetch(get, self.spill.directory, self.spill.disk)
+            self.spill.continue_from(self._chain, self._origin or 0)
+        elif self._chain:
+            await self._chain.fetch(get, None)
+            try:
+                await self._bring_all()
+            finally:
+                self._chain.close()
         for step in self._steps:
             step.loaded()
 
+    async def _bring_all(self) -> None:
+        """Take what a task had on disk into memory."""
+        for name, state in self._states().items():
+            # A base has all of its bucket: what older checkpoints, of a task in memory, have besides was
+            # removed.
+            for key in [key for key in state.values if bucket_of(packed_key(key)) in self._chain.bases]:
+                del state.values[key]
+            for bucket in self._chain.buckets(name):
+                pairs = self._chain.take(name, bucket).items()
+                state.load(
+                    [unpack(key)] if value is None else [unpack(key_of(key, value)), unpack(value_of(value))]
+                    for key, value in pairs
+                )
+                await asyncio.sleep(0)
+
+    async def fill(self) -> None:
+        """Bring the states on disk that no step has asked for yet, while the task runs."""
+        if self.spill is not None:
+            await self.spill.fill()
+
+    @property
+    def was_spilled(self) -> bool:
+        """Whether what was loaded is a state that a task kept on disk, and this one keeps it in memory."""
+        return self.spill is None and self._chain.is_used
+
+    def _check_name(self, name: str) -> None:
+        if name not in self._states():
+            raise StateMismatch(
+                f"The stored state of {self._program.flow.name} has a step {name.partition('/')[0]!r} that "
+                "the graph does not have. Give the step its old name (name=), or begin a new flow."
+            )
+
+    def _segment(self, document: Document, stored_name: str) -> tuple[str, Convert | None] | None:
+        """The current name of a state, and what converts its pairs to the current version; None if it was
+        dropped."""
+        stored_step, _, part = stored_name.partition("/")
+        step = self._layout.name_of(stored_step, document.layout)
+        if step is None:
+            return None
+        name = f"{step}/{part}"
+        self._check_name(name)
+        version = document.versions.get(stored_step, 1)
+        migration = self._migration(step, version)
+        if migration is None:
+            return name, None
+        return name, converter(name, version, migration, plain=self._states()[name].declared)
+
+    def _migration(self, step: str, version: int) -> Migration | None:
+        """What converts a stored version of a step's state; None for the current one."""
+        today = self._program.versions()
+        if step not in today or version == today[step]:
+            return None
+        migrations = self._program.flow.migrations
+        if step in migrations:
+            return migrations[step]
+        raise StateMismatch(
+            f"The state of {step} was stored by version {version} and the graph has version {today[step]}. "
+            f"Give the flow migrations={{{step!r}: function}}, or the step version={version}."
+        )
+
     def _migrated(self, document: Document) -> Iterator[tuple[str, Iterable[list[Any]]]]:
         """The pairs of each step, in pieces; a migration gets all of them at once."""
-        today = self._program.versions()
-        migrations = self._program.flow.migrations
         for stored_name, pairs in document.steps.items():
             stored_step, _, part = stored_name.partition("/")
             step = self._layout.name_of(stored_step, document.layout)
             if step is None:
                 continue
             name = f"{step}/{part}"
-            stored = document.versions.get(stored_step, 1)
-            if step not in today or stored == today[step]:
+            version = document.versions.get(stored_step, 1)
+            migration = self._migration(step, version)
+            if migration is None:
                 yield name, pieces(pairs)
-            elif step in migrations:
+            else:
                 plain = list(chain.from_iterable(pieces(pairs, plain=True)))
                 # A key that was removed since the whole state was stored has no value to migrate.
-                yield name, [migrations[step](stored, [pair for pair in plain if len(pair) > 1])]
+                yield name, [migration(version, [pair for pair in plain if len(pair) > 1])]
                 yield name, [[pair for pair in plain if len(pair) == 1]]
-            else:
-                raise StateMismatch(
-                    f"The state of {step} was stored by version {stored} and the graph has version "
-                    f"{today[step]}. "
-                    f"Give the flow migrations={{{step!r}: function}}, or the step version={stored}."
-                )
 
     def _states(self) -> dict[str, Any]:
         return {f"{step.name}/{name}": state for step in self._steps for name, state in step.states.items()}
@@ -680,6 +787,32 @@ def input_numbers(before: Sequence[str], today: Sequence[str]) -> dict[int, int]
     gone = [number for number, name in enumerate(before) if name not in today]
     added = [number for number, name in enumerate(today) if name not in before]
     return {**found, **(dict(zip(gone, added, strict=True)) if len(gone) == len(added) else {})}
+
+
+Migration = Callable[[int, list[Any]], list[Any]]
+
+
+def converter(name: str, version: int, migration: Migration, *, plain: bool) -> Convert:
+    """What converts the packed pairs of a state to the current version, a bucket at a time."""
+    write = flat if plain else pack
+
+    def convert(pairs: list[PackedPair]) -> list[PackedPair]:
+        before = [[unpack_plain(key_of(k, v)), unpack_plain(value_of(v))] for k, v in pairs if v is not None]
+        after: dict[bytes, bytes] = {}
+        for plain_key, value in migration(version, before):
+            key = as_key(plain_key)
+            packed = packed_key(key)
+            after[packed] = with_key(key, packed, write(value))
+        if not after.keys() <= {key for key, _ in pairs}:
+            raise StateMismatch(
+                f"The migration of {name.partition('/')[0]} from version {version} changes keys. State on "
+                "disk is migrated a few keys at a time, and keeps its keys: run the flow once without "
+                "FLOW_STATE_DIR."
+            )
+        # A key that the migration leaves out is removed, as one that was removed since.
+        return [(key, after.get(key)) for key, _ in pairs]
+
+    return convert
 
 
 def least(watermarks: Sequence[float | None]) -> float | None:

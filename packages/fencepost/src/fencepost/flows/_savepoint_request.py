@@ -4,10 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 
 from fencepost.errors import InFlight, NotFound
 from fencepost.flows import _flow_store as flow_store
-from fencepost.flows._regroup import regrouped
+from fencepost.flows._errors import StartRefused
+from fencepost.flows._parts import INLINE_BYTES_MAX, Part, checked, cut
+from fencepost.flows._regroup import (
+    DividedSegments,
+    SavedRow,
+    SegmentHead,
+    chain_of,
+    divided,
+    has_both,
+    regrouped,
+    same_head,
+    with_segments,
+)
 from fencepost.kernel.call import CallRunner
 
 LOOK_SECONDS = 0.2
@@ -34,7 +48,75 @@ async def regroup(database: CallRunner, name: str, savepoint: str, groups: int) 
     rows = await database.run(flow_store.saved_rows(name, savepoint))
     if not rows:
         raise NotFound(f"{name} has no savepoint {savepoint}.", noun="flow", subject=name)
-    return await database.run(flow_store.regroup(name, savepoint, groups, regrouped(name, rows, groups)))
+    rows = [await _joined(database, row) for row in rows]
+    divided_rows = await _divided_segments(database, name, rows, groups)
+    if divided_rows is None:
+        divided_rows = [await _offered(database, name, row) for row in regrouped(name, rows, groups)]
+    return await database.run(flow_store.regroup(name, savepoint, groups, divided_rows))
+
+
+async def _joined(database: CallRunner, row: SavedRow) -> SavedRow:
+    """A checkpoint whose document is cut into parts, with the document."""
+    if row.state is not None or not row.parts:
+        return row
+    parts = [checked(await database.run(flow_store.part(row.resource, each)), each) for each in row.parts]
+    return replace(row, state=b"".join(parts), parts=None)
+
+
+async def _offered(database: CallRunner, name: str, row: SavedRow) -> SavedRow:
+    """A new checkpoint, cut into parts if it is large."""
+    if row.state is None or len(row.state) <= INLINE_BYTES_MAX:
+        return row
+    parts = cut(row.state)
+    for part in parts:
+        await database.run(flow_store.offer_part(name, row.resource, part))
+    return replace(row, state=None, parts=[part.hash for part in parts])
+
+
+def _reading(database: CallRunner, resource: str) -> Callable[[bytes], Awaitable[bytes | None]]:
+    return lambda digest: database.run(flow_store.part(resource, digest))
+
+
+async def _divided_segments(
+    database: CallRunner, name: str, rows: Sequence[SavedRow], groups: int
+) -> list[SavedRow] | None:
+    """The new checkpoints of a flow whose tasks kept state on disk, with their parts written; None for
+    another flow."""
+    prefix = f"flow:{name}/group/"
+    found = {group: DividedSegments() for group in range(groups)}
+    head: SegmentHead | None = None
+
+    async def offer(group: int, parts: Sequence[Part]) -> None:
+        for part in parts:
+            await database.run(flow_store.offer_part(name, f"{prefix}{group:04}", part))
+
+    if has_both(rows):
+        raise StartRefused(
+            f"The savepoint of {name} has state of tasks in memory and of tasks on disk. Let the flow run "
+            "with FLOW_STATE_DIR until every task has stored all of its state again, or without it until "
+            "each has committed once; keep another savepoint, and regroup that."
+        )
+    for resource in sorted({row.resource for row in rows}):
+        known = chain_of([row for row in rows if row.resource == resource])
+        if known is None:
+            continue
+        chain, its_head = known
+        head = same_head(head, its_head)
+        try:
+            await chain.fetch(_reading(database, resource), None)
+            for state in sorted(chain.names):
+                for bucket in chain.buckets(state):
+                    pairs = chain.take(state, bucket)
+                    for group, mine in divided(state, pairs, groups).items():
+                        await offer(group, found[group].add(state, bucket, mine))
+        finally:
+            chain.close()
+    if head is None:
+        return None
+    for group, segments in found.items():
+        await offer(group, segments.finish())
+    others = regrouped(name, rows, groups)
+    return with_segments(others, found, head, prefix)
 
 
 async def _committed(database: CallRunner, name: str, within_seconds: float) -> None:

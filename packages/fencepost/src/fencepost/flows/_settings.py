@@ -33,6 +33,10 @@ class FlowSettings(LayeredSettings):
     redis_connections: Annotated[
         int, Field(ge=4, le=10_000), From("FLOW_REDIS_CONNECTIONS", "flows.redis_connections")
     ] = 64
+    state_dir: Annotated[str | None, From("FLOW_STATE_DIR", "flows.state_dir")] = None
+    state_memory_mb: Annotated[
+        int, Field(ge=1, le=1_000_000), From("FLOW_STATE_MEMORY_MB", "flows.state_memory_mb")
+    ] = 256
     workers_max: Annotated[int, Field(ge=1, le=4096), From("FLOW_WORKERS_MAX", "flows.workers_max")] = 64
 
     @property

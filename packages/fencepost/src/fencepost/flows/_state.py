@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from fencepost.flows._record import IdempotentRecord
+from fencepost.flows._segments import Segment
 from fencepost.flows._value_codec import decoder, flat, marked, pack, stored, unpack, unpack_plain
 
 PIECE_KEYS = 5_000
@@ -45,6 +46,11 @@ class KeyedState:
         self.values: dict[Any, Any] = {}
         self.dirty: set[Any] = set()
         self._revive = revive
+
+    @property
+    def revive(self) -> Callable[[Any], Any]:
+        """What makes a value of what was stored."""
+        return self._revive
 
     def put(self, key: Any, value: Any) -> None:
         self.values[key] = value
@@ -108,6 +114,10 @@ class Document(msgspec.Struct, frozen=True):
     """The layout of the flow's stateful steps under whose names it was stored."""
     entrances: list[str] = []
     """The inputs through which the records that wait in the merge arrived."""
+    segments: list[Segment] = []
+    """Where the pairs lie of a state that its task keeps on disk."""
+    inline: bytes = b""
+    """What of them is in no part."""
 
 
 class StateCodec(msgspec.Struct, frozen=True):

@@ -35,6 +35,7 @@ from fencepost.flows._settings import FlowSettings
 from fencepost.flows._shared_reads import SharedReads
 from fencepost.flows._shuffle import ChannelReceiver
 from fencepost.flows._shuffle_sender import ShuffleSender
+from fencepost.flows._spill import Spill, spilled
 from fencepost.flows._stage_log import PausingInput, StageOutput
 from fencepost.flows._task import RecordInput, SourceInput, Task, opened
 from fencepost.flows._units import Unit
@@ -461,13 +462,19 @@ class FlowWorker:
             finally:
                 post.work = None
             return
-        await self._run_task(post)
+        async with spilled(self.settings.state_dir, self.settings.state_memory_mb) as spill:
+            await self._run_task(post, spill)
 
-    async def _run_task(self, post: Assignment) -> None:
+    async def _run_task(self, post: Assignment, spill: Spill | None) -> None:
         unit = post.unit
         stage = self.program.stages[unit.stage - 1]
         body = KeyedStage(
-            self.program, senders=len(unit.senders), paced=True, layout=self._layout, stage=stage
+            self.program,
+            senders=len(unit.senders),
+            paced=True,
+            layout=self._layout,
+            stage=stage,
+            spill=spill,
         )
         sinks = [node.sink for node in stage.sinks if node.sink is not None]
         output = StageOutput(self.program, units.stage_sender(self.program, stage, unit.group))
@@ -496,6 +503,7 @@ class FlowWorker:
             flow_input = SourceInput(self.program, unit.senders, context)
             await flow_input.open(frontier)
         task_input = PausingInput(flow_input, output, self._client) if stage.outputs else flow_input
+        filling = asyncio.create_task(body.fill())
         try:
             post.work = task = Task(
                 self.program,
@@ -512,4 +520,6 @@ class FlowWorker:
             post.ended = task.ended
         finally:
             post.work = None
+            filling.cancel()
+            await asyncio.gather(filling, return_exceptions=True)
             await flow_input.close()

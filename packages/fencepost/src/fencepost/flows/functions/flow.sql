@@ -215,7 +215,10 @@ declare
   v_last  text := fencepost._flow_prefix(p_name);
 begin
   loop
-    select c.resource, c.number, c.status, c.frontier, c.stored_at, octet_length(c.state)::bigint as state_bytes
+    select c.resource, c.number, c.status, c.frontier, c.stored_at,
+           nullif(coalesce(octet_length(c.state), 0)
+                  + coalesce((select s.bytes from fencepost.flow_state s
+                              where s.resource = c.resource and s.number = c.number), 0), 0) as state_bytes
       into v_found from fencepost.checkpoint c
     where c.status in ('stored', 'committed') and c.resource > v_last and c.resource < fencepost._flow_behind(p_name)
     order by c.resource, c.number desc limit 1;

@@ -2,24 +2,26 @@
 
 -- The checkpoints of a savepoint, in order, for a client that divides them. Served by the primary key.
 create or replace function fencepost.flow_savepoint_rows(p_name text, p_savepoint text)
-returns table (resource text, number bigint, whole boolean, frontier jsonb, state bytea, layout bigint)
+returns table (resource text, number bigint, whole boolean, frontier jsonb, state bytea, layout bigint, parts bytea[])
 language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 #variable_conflict use_column
 begin
   return query
-  select s.resource, s.number, s.whole, s.frontier, s.state, s.layout from fencepost.flow_savepoint s
+  select s.resource, s.number, s.whole, s.frontier, s.state, s.layout, s.parts from fencepost.flow_savepoint s
   where s.flow = p_name and s.savepoint = p_savepoint order by s.resource, s.number;
 end $$;
 
 -- Begin a flow anew from a savepoint in p_groups key groups: p_resources and the arrays beside it have its checkpoints, whole chains, in
 -- the order of the resources and numbered from 1 in each. The checkpoints of the groups of before are ended, not deleted: the numbers of
 -- a task only grow, because sinks compare them. The shape changes in the same transaction, and with it the edition, so a worker of
--- the number before can commit nothing. Raises in_flight while a task is held or has a commit that is not finished, and mismatch when
+-- the number before can commit nothing. p_parts has the parts of each checkpoint, as hexadecimal text: they were offered before
+-- (flow_offer_part), and one that is gone raises not_found. Raises in_flight while a task is held or has a commit that is not finished, and mismatch when
 -- the flow has no key groups. Takes the leases' row locks, in order of resource, so that no lease is acquired meanwhile, then the
--- savepoint's, then the lock that every open commit shares, then the flow's row.
+-- savepoint's, then those of the resources, then the lock that every open commit shares, then the flow's row.
 create or replace function fencepost.flow_regroup(
-  p_name text, p_savepoint text, p_groups integer, p_resources text[], p_numbers bigint[], p_frontiers jsonb[], p_states bytea[]
+  p_name text, p_savepoint text, p_groups integer, p_resources text[], p_numbers bigint[], p_frontiers jsonb[], p_states bytea[],
+  p_parts jsonb[] default null
 ) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -31,6 +33,7 @@ declare
   v_task   record;
   v_place  integer;
   v_number bigint;
+  v_first  bigint;
   v_token  bigint;
 begin
   perform fencepost._require_read_committed();
@@ -52,6 +55,13 @@ begin
     perform fencepost._refuse('in_flight', 'flow', p_name, jsonb_build_object('savepoint', p_savepoint, 'op', 'regroup'),
                               fencepost._lease_seen(v_held, v_now) || jsonb_build_object('resource', v_held.resource));
   end if;
+  -- Parts are named and deleted under the locks of their resources. An open commit has that lock before the next one.
+  for v_task in select distinct t.resource from (
+      select unnest(p_resources) as resource union all select p.resource from fencepost.flow_part p
+      where p.resource >= fencepost._flow_prefix(p_name) and p.resource < fencepost._flow_behind(p_name)) t
+      order by t.resource loop
+    perform pg_advisory_xact_lock(hashtextextended(v_task.resource, 6089));
+  end loop;
   -- Also for a task whose first lease is taken meanwhile: its commit needs this lock, and then another edition.
   perform pg_advisory_xact_lock(hashtextextended(p_name, 6092));
   select * into v_flow from fencepost.flow f where f.name = p_name for no key update;
@@ -75,6 +85,8 @@ begin
   end if;
   update fencepost.checkpoint c set status = 'aborted', frontier = null, state = null
   where c.status = 'committed' and c.resource >= fencepost._flow_prefix(p_name) and c.resource < fencepost._flow_behind(p_name);
+  delete from fencepost.flow_state s
+  where s.resource >= fencepost._flow_prefix(p_name) and s.resource < fencepost._flow_behind(p_name);
   delete from fencepost.flow_activity a
   where a.resource >= fencepost._flow_prefix(p_name) and a.resource < fencepost._flow_behind(p_name);
   for v_task in
@@ -85,12 +97,18 @@ begin
     from unnest(p_resources) with ordinality r (resource, place) group by r.resource order by r.resource
   loop
     v_number := fencepost.flow_number(v_task.resource);
+    v_first := null;
     v_token := coalesce((select l.token from fencepost.lease l where l.resource = v_task.resource), 1);
     for v_place in v_task.first .. v_task.last loop
       v_number := v_number + 1;
       insert into fencepost.checkpoint (resource, number, token, status, whole, frontier, state, begun_at, stored_at, committed_at)
       values (v_task.resource, v_number, v_token, 'committed', p_numbers[v_place] = 1, p_frontiers[v_place], p_states[v_place],
               v_now, v_now, v_now);
+      v_first := least(v_first, v_number);
+      if p_parts is not null and p_parts[v_place] is not null then
+        perform fencepost._flow_name_parts(v_task.resource, v_number, v_first, array(
+          select decode(h, 'hex') from jsonb_array_elements_text(p_parts[v_place]) with ordinality e (h, place) order by place));
+      end if;
     end loop;
     insert into fencepost.flow_return (resource, number, origin, asked, at)
     values (v_task.resource, v_number, least(v_task.origin, v_number - 1), true, v_now);
@@ -98,5 +116,11 @@ begin
   update fencepost.flow f set edition = f.edition + 1, shape = jsonb_set(f.shape, '{groups}', to_jsonb(p_groups))
   where f.name = p_name;
   perform fencepost._flow_lay_back(p_name, p_savepoint, v_now);
+  -- The groups of before name no parts any more; those of their savepoints stay.
+  for v_task in select distinct p.resource from fencepost.flow_part p
+                where p.resource >= fencepost._flow_prefix(p_name) and p.resource < fencepost._flow_behind(p_name)
+                order by p.resource loop
+    perform fencepost._flow_sweep_parts(v_task.resource);
+  end loop;
   return cardinality(p_resources);
 end $$;

@@ -25,7 +25,7 @@ language plpgsql volatile security definer set search_path = pg_catalog, fencepo
 as $$
 declare
   v_found record;
-  v_whole bigint;
+  v_number bigint;
   v_count bigint := 0;
   v_begun bigint;
 begin
@@ -38,17 +38,21 @@ begin
   perform fencepost._flow_stage_hold(p_name);
   -- One snapshot: no receiver is further than its sender.
   for v_found in
-    select f.resource, n.number from fencepost.flow_frontiers(p_name) f, lateral (
-      select c.number from fencepost.checkpoint c where c.resource = f.resource and c.status = 'committed'
-        and c.number <= f.number order by c.number desc limit 1) n
+    select f.resource from fencepost.flow_frontiers(p_name) f
+    where exists (select 1 from fencepost.checkpoint c where c.resource = f.resource and c.status = 'committed')
+    order by f.resource
   loop
-    v_whole := (select c.number from fencepost.checkpoint c where c.resource = v_found.resource and c.whole
-                and c.status in ('stored', 'committed') and c.number <= v_found.number order by c.number desc limit 1);
-    insert into fencepost.flow_savepoint (flow, savepoint, resource, number, whole, frontier, state, made_at, layout)
+    -- Its parts must not be deleted before the savepoint names them.
+    perform pg_advisory_xact_lock(hashtextextended(v_found.resource, 6089));
+    v_number := (select c.number from fencepost.checkpoint c where c.resource = v_found.resource and c.status = 'committed'
+                 order by c.number desc limit 1);
+    insert into fencepost.flow_savepoint (flow, savepoint, resource, number, whole, frontier, state, made_at, layout,
+                                          since, parts, bytes)
     select p_name, p_savepoint, c.resource, c.number, c.whole, c.frontier, c.state, fencepost.clock(),
-           (select f.layout from fencepost.flow f where f.name = p_name)
-    from fencepost.checkpoint c
-    where c.resource = v_found.resource and c.status in ('stored', 'committed') and c.number between v_whole and v_found.number;
+           (select f.layout from fencepost.flow f where f.name = p_name), s.since, s.parts, s.bytes
+    from fencepost.checkpoint c left join fencepost.flow_state s on s.resource = c.resource and s.number = c.number
+    where c.resource = v_found.resource and c.status in ('stored', 'committed')
+      and c.number between fencepost._flow_since(v_found.resource, v_number) and v_number;
     v_count := v_count + 1;
   end loop;
   if v_count = 0 then
@@ -69,18 +73,24 @@ create or replace function fencepost.flow_drop(p_name text, p_savepoint text) re
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 declare
-  v_count bigint;
+  v_count    bigint;
+  v_parted   text[];
+  v_resource text;
 begin
   perform fencepost._check_text('name', p_name, 128);
   perform fencepost._check_text('savepoint', p_savepoint, 128);
   perform pg_advisory_xact_lock(hashtextextended(p_name || '/' || p_savepoint, 6090));
   delete from fencepost.flow_stage_saved s where s.flow = p_name and s.savepoint = p_savepoint;
   with gone as (
-    delete from fencepost.flow_savepoint s where s.flow = p_name and s.savepoint = p_savepoint returning s.resource)
-  select count(distinct g.resource) into v_count from gone g;
+    delete from fencepost.flow_savepoint s where s.flow = p_name and s.savepoint = p_savepoint returning s.resource, s.parts)
+  select count(distinct g.resource), array_agg(distinct g.resource order by g.resource) filter (where g.parts is not null)
+    into v_count, v_parted from gone g;
   if v_count = 0 then
     perform fencepost._refuse('not_found', 'flow', p_name, jsonb_build_object('savepoint', p_savepoint), null);
   end if;
+  foreach v_resource in array coalesce(v_parted, '{}') loop
+    perform fencepost._flow_sweep_parts(v_resource);
+  end loop;
   return v_count;
 end $$;
 
@@ -100,6 +110,7 @@ declare
   v_shape  jsonb;
   v_groups bigint;
   v_number bigint;
+  v_first  bigint;
   v_count  bigint := 0;
 begin
   perform fencepost._require_read_committed();
@@ -143,6 +154,8 @@ begin
     group by t.resource order by t.resource
   loop
     v_number := fencepost.flow_number(v_task.resource);
+    v_first := null;
+    perform pg_advisory_xact_lock(hashtextextended(v_task.resource, 6089));
     if v_task.origin = 0 then
       v_number := v_number + 1;
       insert into fencepost.checkpoint (resource, number, token, status, whole, frontier, begun_at, stored_at, committed_at)
@@ -153,6 +166,11 @@ begin
       v_number := v_number + 1;
       insert into fencepost.checkpoint (resource, number, token, status, whole, frontier, state, begun_at, stored_at, committed_at)
       values (v_row.resource, v_number, v_task.token, 'committed', v_row.whole, v_row.frontier, v_row.state, v_now, v_now, v_now);
+      v_first := least(v_first, v_number);
+      if v_row.parts is not null then
+        -- A restore of the copy begins with the first copy: the savepoint has what its newest checkpoint needs.
+        perform fencepost._flow_name_parts(v_row.resource, v_number, v_first, v_row.parts);
+      end if;
       v_count := v_count + 1;
     end loop;
     -- In another database than that of the savepoint, or after a restore from a backup, numbers may have started again.
@@ -221,6 +239,7 @@ declare
   v_whole  bigint;
   v_row    fencepost.checkpoint;
   v_newest bigint;
+  v_first  bigint;
 begin
   perform fencepost.lease_fence(p_resource, p_token);
   perform pg_advisory_xact_lock(hashtextextended(p_resource, 6089));
@@ -232,8 +251,7 @@ begin
     values (p_resource, v_newest + 1, 0, false, fencepost.clock());
     return v_newest + 1;
   end if;
-  v_whole := (select c.number from fencepost.checkpoint c where c.resource = p_resource and c.whole
-              and c.status in ('stored', 'committed') and c.number <= p_number order by c.number desc limit 1);
+  v_whole := fencepost._flow_since(p_resource, p_number);
   if v_whole is null or not exists (select 1 from fencepost.checkpoint c where c.resource = p_resource
                                     and c.number = p_number and c.status in ('stored', 'committed')) then
     perform fencepost._refuse('not_found', 'checkpoint', p_resource || '#' || p_number,
@@ -245,6 +263,9 @@ begin
     insert into fencepost.checkpoint (resource, number, token, status, whole, frontier, state, begun_at, stored_at, committed_at)
     values (p_resource, v_newest, p_token, 'committed', v_row.whole, v_row.frontier, v_row.state, fencepost.clock(),
             fencepost.clock(), fencepost.clock());
+    v_first := least(v_first, v_newest);
+    perform fencepost._flow_name_parts(p_resource, v_newest, v_first, s.parts)
+    from fencepost.flow_state s where s.resource = p_resource and s.number = v_row.number;
   end loop;
   insert into fencepost.flow_return (resource, number, origin, asked, at)
   values (p_resource, v_newest, p_number, false, fencepost.clock());
@@ -252,5 +273,5 @@ begin
 end $$;
 
 create or replace view fencepost.flow_savepoints as
-  select s.flow, s.savepoint, count(distinct s.resource) as tasks, sum(octet_length(s.state)) as state_bytes, min(s.made_at) as made_at
+  select s.flow, s.savepoint, count(distinct s.resource) as tasks, sum(coalesce(octet_length(s.state), 0) + coalesce(s.bytes, 0)) as state_bytes, min(s.made_at) as made_at
   from fencepost.flow_savepoint s group by s.flow, s.savepoint;

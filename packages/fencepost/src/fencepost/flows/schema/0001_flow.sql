@@ -50,6 +50,10 @@ create table fencepost.flow_savepoint (
   made_at   timestamptz not null,
   -- The layout of its states; null is the first one of the flow.
   layout    bigint,
+  -- As flow_state has them; null where a checkpoint has no parts and continues none.
+  since     bigint,
+  parts     bytea[],
+  bytes     bigint,
   constraint flow_savepoint_pkey primary key (flow, savepoint, resource, number)
 );
 
