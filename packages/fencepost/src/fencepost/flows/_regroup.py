@@ -195,7 +195,7 @@ def with_segments(
     for group, segments in sorted(found.items()):
         resource = f"{prefix}{group:04}"
         mine = [row for row in rows if row.resource == resource]
-        body = {
+        body: dict[str, Any] = {
             "versions": msgspec.Raw(head.versions),
             "layout": head.layout,
             "entrances": list(head.entrances),

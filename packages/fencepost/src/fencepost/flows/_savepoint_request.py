@@ -90,6 +90,7 @@ async def _divided_segments(
         for part in parts:
             await database.run(flow_store.offer_part(name, f"{prefix}{group:04}", part))
 
+    others = regrouped(name, rows, groups)
     if has_both(rows):
         raise StartRefused(
             f"The savepoint of {name} has state of tasks in memory and of tasks on disk. Let the flow run "
@@ -115,7 +116,6 @@ async def _divided_segments(
         return None
     for group, segments in found.items():
         await offer(group, segments.finish())
-    others = regrouped(name, rows, groups)
     return with_segments(others, found, head, prefix)
 
 

@@ -25,7 +25,6 @@ language plpgsql volatile security definer set search_path = pg_catalog, fencepo
 as $$
 declare
   v_found record;
-  v_number bigint;
   v_count bigint := 0;
   v_begun bigint;
 begin
@@ -36,23 +35,26 @@ begin
     perform fencepost._refuse('duplicate', 'flow', p_name, jsonb_build_object('savepoint', p_savepoint), null);
   end if;
   perform fencepost._flow_stage_hold(p_name);
+  -- Parts must not be deleted before the savepoint names them.
+  for v_found in
+    select distinct s.resource from fencepost.flow_state s
+    where s.resource >= fencepost._flow_prefix(p_name) and s.resource < fencepost._flow_behind(p_name) order by s.resource
+  loop
+    perform pg_advisory_xact_lock(hashtextextended(v_found.resource, 6089));
+  end loop;
   -- One snapshot: no receiver is further than its sender.
   for v_found in
-    select f.resource from fencepost.flow_frontiers(p_name) f
-    where exists (select 1 from fencepost.checkpoint c where c.resource = f.resource and c.status = 'committed')
-    order by f.resource
+    select f.resource, n.number from fencepost.flow_frontiers(p_name) f, lateral (
+      select c.number from fencepost.checkpoint c where c.resource = f.resource and c.status = 'committed'
+        and c.number <= f.number order by c.number desc limit 1) n
   loop
-    -- Its parts must not be deleted before the savepoint names them.
-    perform pg_advisory_xact_lock(hashtextextended(v_found.resource, 6089));
-    v_number := (select c.number from fencepost.checkpoint c where c.resource = v_found.resource and c.status = 'committed'
-                 order by c.number desc limit 1);
     insert into fencepost.flow_savepoint (flow, savepoint, resource, number, whole, frontier, state, made_at, layout,
                                           since, parts, bytes)
     select p_name, p_savepoint, c.resource, c.number, c.whole, c.frontier, c.state, fencepost.clock(),
            (select f.layout from fencepost.flow f where f.name = p_name), s.since, s.parts, s.bytes
     from fencepost.checkpoint c left join fencepost.flow_state s on s.resource = c.resource and s.number = c.number
     where c.resource = v_found.resource and c.status in ('stored', 'committed')
-      and c.number between fencepost._flow_since(v_found.resource, v_number) and v_number;
+      and c.number between fencepost._flow_since(v_found.resource, v_found.number) and v_found.number;
     v_count := v_count + 1;
   end loop;
   if v_count = 0 then
