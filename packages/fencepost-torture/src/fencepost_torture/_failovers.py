@@ -52,7 +52,6 @@ class Failovers:
                 cluster.wait_until_demoted(primary)
                 cluster.expire_leader()
             case "primary-full":
-                primary.fill_disk()
                 self._use_up_the_log(primary)
             case "standby-kill":
                 standby.kill()
@@ -90,6 +89,8 @@ class Failovers:
             # A commit would wait for a standby.
             connection.execute("set synchronous_commit = local")
             for _ in range(SEGMENTS_MAX):
+                # A checkpoint removes old segments, and so makes room again.
+                primary.fill_disk()
                 connection.execute("select pg_logical_emit_message(true, 'torture', 'full')")
                 connection.execute("select pg_switch_wal()")
 
