@@ -1,7 +1,7 @@
 """Transactions in a line: the statement that commits the one begins the next, and neither is the other's."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +16,7 @@ from fencepost.embedded._deadline import Deadline
 from fencepost.kernel import lease
 from fencepost.kernel.call import nothing
 from fencepost.settings import Settings
+from fencepost.transaction import BEGIN, COMMIT
 from tests.integration.client.conftest import words
 
 Last = Callable[[], Call[Any]]
@@ -70,11 +71,17 @@ async def ended(one: Task) -> None:
     await asyncio.wait_for(asyncio.shield(one.task), 60)
 
 
-@pytest.fixture
-async def fp(database: Database, admin: psycopg.Connection) -> AsyncIterator[Fencepost]:
-    async with Fencepost(
-        database.url, settings=Settings(pool_min=2, pool_max=2, pool_wait_seconds=30)
-    ) as opened:
+@pytest.fixture(params=["by name", "as text"])
+async def fp(
+    request: pytest.FixtureRequest, database: Database, admin: psycopg.Connection
+) -> AsyncIterator[Fencepost]:
+    settings = Settings(
+        pool_min=2,
+        pool_max=2,
+        pool_wait_seconds=30,
+        prepared_statements=request.param == "by name",
+    )
+    async with Fencepost(database.url, settings=settings) as opened:
         yield opened
 
 
@@ -99,27 +106,26 @@ async def test_the_next_transaction_begins_where_the_last_commits(
     assert words(admin) == ["first", "second"]
 
 
-async def test_both_travel_in_one_query(
+async def test_both_travel_in_one_round_trip(
     fp: Fencepost, held: lease.Lease, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    queries: list[bytes] = []
+    sent: list[list[str]] = []
     fence = lease.fence("door", held.token)
     line = Line(fp)
     first = await line.start("first", fence, lambda: fence, waits=False)
     second = await line.start("second", fence, lambda: fence)
     assert first.tx is not None
-    send = first.tx.connection.send_statements  # type: ignore[attr-defined] # pyright: ignore
+    send = first.tx.connection.send_together  # type: ignore[attr-defined] # pyright: ignore
 
-    async def sending(query: bytes) -> Any:
-        queries.append(query)
-        return await send(query)  # pyright: ignore[reportUnknownVariableType]
+    async def sending(statements: Sequence[str | Call[Any]]) -> Any:
+        sent.append([one if isinstance(one, str) else one.function for one in statements])
+        return await send(statements)  # pyright: ignore[reportUnknownVariableType]
 
-    monkeypatch.setattr(first.tx.connection, "send_statements", sending)
+    monkeypatch.setattr(first.tx.connection, "send_together", sending)
     await ended(first)
     await ended(second)
 
-    assert [query.count(b"lease_fence") for query in queries] == [2, 1]
-    assert b";commit;begin" in queries[0]
+    assert sent == [["lease_fence", COMMIT, BEGIN, "lease_fence"], ["lease_fence", COMMIT]]
 
 
 async def test_a_last_call_that_is_refused_is_not_the_next_ones(
@@ -179,6 +185,22 @@ async def test_a_connection_that_breaks_at_the_commit_is_indeterminate_for_one_a
 
     assert words(admin) == ["second"]
     assert second.pid != first.pid
+
+
+async def test_a_connection_that_breaks_at_the_next_ones_fence_leaves_the_commit_known(
+    fp: Fencepost, held: lease.Lease, admin: psycopg.Connection
+) -> None:
+    line, fence = Line(fp), lease.fence("door", held.token)
+    breaking: Call[None] = Call("select pg_terminate_backend(pg_backend_pid())", (), nothing)
+    first = await line.start("first", fence, lambda: fence, waits=False)
+    second = await line.start("second", breaking, lambda: fence)
+    third = await line.start("third", fence, lambda: fence)
+    await ended(first)
+    with pytest.raises(psycopg.OperationalError):
+        await ended(second)
+    await ended(third)
+
+    assert words(admin) == ["first", "third"]
 
 
 async def test_a_commit_that_no_standby_confirmed_leaves_the_next_transaction_open(

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import select
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any, Self, TypeVar, cast
 
 import psycopg
-from psycopg import generators
 from psycopg.conninfo import make_conninfo
-from psycopg.pq import ExecStatus, PipelineStatus
+from psycopg.pq import PipelineStatus
 from psycopg.waiting import Ready, Wait
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
+from fencepost._round_trip import Sent, Statement, as_prepared, as_text, send_prepared, send_text
 from fencepost.errors import IndeterminateCommit, ServerUnavailable, SettingsError
 from fencepost.kernel.migrate import check_version, schema_version
 from fencepost.settings import Settings
@@ -58,6 +58,8 @@ class PoolExhausted(ServerUnavailable, PoolTimeout):
 AT_ONCE_MAX = 500
 """After so many statements the loop has its turn, however fast the server reads them."""
 INTERRUPTED = (asyncio.CancelledError, KeyboardInterrupt, SystemExit)
+FORGETS = hasattr(psycopg.AsyncConnection, "_deallocate")
+"""Whether psycopg tells when it removes prepared statements. Without that none is prepared beside it."""
 _READY = {
     select.POLLIN: Ready.R,
     select.POLLOUT: Ready.W,
@@ -87,7 +89,29 @@ class _CommitGuard:
             self.unconfirmed = notice.message_primary
 
 
-class PooledConnection(_CommitGuard, psycopg.Connection[Any]):
+class _RoundTrips:
+    """The statements that the server has prepared for `send_together`, beside those of psycopg's cursors."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.known_statements: set[bytes] = set()
+
+    def sending(self: Any, statements: Sequence[Statement]) -> Sent:
+        """Send them by name, or as a text where nothing may be prepared."""
+        if FORGETS and self.prepare_threshold is not None:
+            prepared = as_prepared(statements)
+            if prepared is not None:
+                return send_prepared(self.pgconn, prepared, self.known_statements, self.info.encoding)
+        return send_text(self.pgconn, as_text(statements, self), self.info.encoding)
+
+    def _deallocate(self, name: bytes | None) -> Any:
+        """psycopg removes what is prepared, after a rollback for instance: everything, without a name."""
+        if name is None:
+            self.known_statements.clear()
+        return cast("Any", super())._deallocate(name)
+
+
+class PooledConnection(_RoundTrips, _CommitGuard, psycopg.Connection[Any]):
     """A connection of a client without an event loop."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -100,17 +124,26 @@ class PooledConnection(_CommitGuard, psycopg.Connection[Any]):
             super().cancel_safe(timeout=timeout)
 
     def send_text(self, query: bytes) -> None:
-        """Run statements without parameters whose answers are not read, in one round trip."""
+        """Run a statement without parameters whose answer is not read."""
         if self.pgconn.pipeline_status != PipelineStatus.OFF:
             self.execute(query, prepare=False)
             return
         with self.lock:
-            _, error = self.wait(_send_statements(self.pgconn, query, self.info.encoding))
+            _, error = self.wait(send_text(self.pgconn, query, self.info.encoding))
         if error is not None:
             raise error
 
+    def send_together(self, statements: Sequence[Statement]) -> tuple[int, psycopg.Error | None]:
+        """Run statements whose answers are not read, in one round trip: how many succeeded, and what failed
+        then."""
+        if self.pgconn.pipeline_status != PipelineStatus.OFF:
+            self.execute(as_text(statements, self), prepare=False)
+            return len(statements), None
+        with self.lock:
+            return self.wait(self.sending(statements))
 
-class AsyncPooledConnection(_CommitGuard, psycopg.AsyncConnection[Any]):
+
+class AsyncPooledConnection(_RoundTrips, _CommitGuard, psycopg.AsyncConnection[Any]):
     """A connection of a client with an event loop, which it asks to wait only when it has to.
 
     In a pipeline the driver waits for each statement until the socket can be written, which it nearly always
@@ -128,18 +161,23 @@ class AsyncPooledConnection(_CommitGuard, psycopg.AsyncConnection[Any]):
             await super().cancel_safe(timeout=timeout)
 
     async def send_text(self, query: bytes) -> None:
-        """Run statements without parameters whose answers are not read, in one round trip."""
+        """Run a statement without parameters whose answer is not read."""
         if self.pgconn.pipeline_status != PipelineStatus.OFF:
             await self.execute(query, prepare=False)
             return
-        _, error = await self.send_statements(query)
+        async with self.lock:
+            _, error = await self.wait(send_text(self.pgconn, query, self.info.encoding))
         if error is not None:
             raise error
 
-    async def send_statements(self, query: bytes) -> tuple[int, psycopg.Error | None]:
-        """Run statements without parameters, in one round trip: how many succeeded, and what failed then."""
+    async def send_together(self, statements: Sequence[Statement]) -> tuple[int, psycopg.Error | None]:
+        """Run statements whose answers are not read, in one round trip: how many succeeded, and what failed
+        then."""
+        if self.pgconn.pipeline_status != PipelineStatus.OFF:
+            await self.execute(as_text(statements, self), prepare=False)
+            return len(statements), None
         async with self.lock:
-            return await self.wait(_send_statements(self.pgconn, query, self.info.encoding))
+            return await self.wait(self.sending(statements))
 
     async def wait(self, gen: Generator[Any, Any, T], *args: Any, **kwargs: Any) -> T:
         """Wait for the server. An answer that is there already needs no turn of the event loop; one that is
@@ -251,19 +289,6 @@ def _after(answers: Generator[Any, Any, T], wanted: Any) -> Generator[Any, Any, 
             wanted = answers.send((yield wanted))
     except StopIteration as end:
         return cast("T", end.value)
-
-
-def _send_statements(
-    pgconn: psycopg.pq.abc.PGconn, query: bytes, encoding: str
-) -> Generator[Any, Any, tuple[int, psycopg.Error | None]]:
-    """Without a cursor, which costs more than the statements that begin and end a transaction: not for one
-    whose answer changes what the driver has prepared, as that of a rollback does."""
-    pgconn.send_query(query)
-    results = yield from generators.execute(pgconn)
-    for done, result in enumerate(results):
-        if result.status == ExecStatus.FATAL_ERROR:
-            return done, psycopg.errors.error_from_result(result, encoding=encoding)
-    return len(results), None
 
 
 def _without_waiting(gen: Generator[Any, Any, T], fileno: int) -> Generator[Any, Any, T]:

@@ -13,11 +13,12 @@ from psycopg.pq import TransactionStatus
 
 from fencepost._connection_line import Begun, ConnectionLine, Place, Successor
 from fencepost._instrumentation import CallObserver, CallTimer
+from fencepost._round_trip import Statement
 from fencepost._sync_form import Awaited, Blocking, Form, Operations, complete, operation, settled
 from fencepost.errors import IndeterminateCommit, Refusal, RefusedTransaction
 from fencepost.kernel import idempotency
 from fencepost.kernel.call import Call, Json
-from fencepost.kernel.drivers import AsyncConnection, SyncConnection, as_ours, run, with_literals
+from fencepost.kernel.drivers import AsyncConnection, SyncConnection, as_ours, run
 
 P = ParamSpec("P")
 O = TypeVar("O")  # noqa: E741 -- The object whose method it is.
@@ -25,6 +26,7 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 BEGIN: LiteralString = "begin isolation level read committed"
 """Set explicitly, because the server's default may be another level."""
+COMMIT: LiteralString = "commit"
 
 
 class Verdict:
@@ -228,8 +230,8 @@ async def open_transaction(
 ) -> AsyncGenerator[AnyTransaction]:
     """Begin, and commit at the end of the block unless it raised, was refused, or was a replay.
 
-    `first` travels with BEGIN and `last` with COMMIT, in one query of several statements: a round trip costs
-    more than a short statement. The server stops at the first statement that fails, so it never reaches the
+    `first` travels with BEGIN and `last` with COMMIT, in one round trip, which costs more than a short
+    statement. The server stops at the first statement that fails, so it never reaches the
     COMMIT after a refused call. In a `line`, BEGIN and `first` may have travelled with the COMMIT before.
     """
     verdict = Verdict(observer)
@@ -270,7 +272,7 @@ async def _begin(connection: Any, verdict: Verdict, first: Call[Any] | None, beg
     elif first is None:
         await settled(connection.send_text(BEGIN.encode()))
     else:
-        await _together(connection, verdict, first, before=BEGIN)
+        await _together(connection, verdict, first, [BEGIN, first])
 
 
 async def _commit(
@@ -281,21 +283,22 @@ async def _commit(
     place: Place | None,
 ) -> None:
     if last is None:
-        await settled(connection.send_text(b"commit"))
+        await settled(connection.send_text(COMMIT.encode()))
     elif line is not None and place is not None and (successor := line.successor(place)) is not None:
         await _end_and_begin(verdict, last, line, place, successor)
     else:
-        await _together(connection, verdict, last(), after="commit")
+        call = last()
+        await _together(connection, verdict, call, [call, COMMIT])
 
 
 async def _together(
-    connection: Any, verdict: Verdict, call: Call[Any], *, before: str = "", after: str = ""
+    connection: Any, verdict: Verdict, call: Call[Any], statements: Sequence[Statement]
 ) -> None:
-    """Send the call and another statement as one query."""
-    said = with_literals(call, connection)
-    query = b";".join(part for part in (before.encode(), said, after.encode()) if part)
+    """Send the call and another statement in one round trip."""
     with verdict.watch(call), as_ours():
-        await settled(connection.send_text(query))
+        _, error = await settled(connection.send_together(statements))
+        if error is not None:
+            raise error
 
 
 async def _end_and_begin(
@@ -305,22 +308,19 @@ async def _end_and_begin(
     place: Place,
     successor: Successor,
 ) -> None:
-    """Make the last call, commit, and begin the successor's transaction with its first call: one query.
+    """Make the last call, commit, and begin the successor's transaction with its first call: one round trip.
 
     The server stops at the first statement that fails. If that is one of ours, the successor's transaction
     was not begun. If it is one of the successor's, ours is committed, and the error is the successor's.
     """
     try:
         call, connection = last(), place.connection
-        parts = [with_literals(call, connection), b"commit"]
-        ours = len(parts)
-        parts.append(BEGIN.encode())
-        if successor.first is not None:
-            parts.append(with_literals(successor.first, connection))
+        ours: list[Statement] = [call, COMMIT]
+        theirs = [BEGIN] if successor.first is None else [BEGIN, successor.first]
         began = time.perf_counter()
         with verdict.watch(call), as_ours():
-            done, error = await settled(connection.send_statements(b";".join(parts)))
-            _raise_if(error, done < ours)
+            done, error = await settled(connection.send_together([*ours, *theirs]))
+            _raise_if(error, done < len(ours))
     except BaseException:
         line.put_back(successor)
         raise
