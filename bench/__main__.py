@@ -17,6 +17,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("name", choices=[*NAMES, "all", "publish"])
     parser.add_argument("published", nargs="*", metavar="NAME", help="the runs to publish")
+    parser.add_argument("--parts", default="", help="of the jobs: some parts of the run, by commas")
     parser.add_argument("--quick", action="store_true", help="under a minute for each, with more noise")
     asked = parser.parse_args(arguments)
     console = Console()
@@ -26,8 +27,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         write_readme()
         write_pages()
         return 0
+    parts = {"parts": asked.parts.split(",")} if asked.parts else {}
+    if parts and asked.name != "jobs":
+        parser.error("Only the benchmark of the jobs has parts.")
     for name in NAMES if asked.name == "all" else [asked.name]:
-        report = benchmark(name)(quick=asked.quick)
+        report = benchmark(name)(quick=asked.quick, **parts)
         show(report, console)
         console.print(f"kept in {write(report)}", highlight=False)
     return 0

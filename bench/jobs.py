@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
@@ -31,7 +32,7 @@ from bench.jobs_peers import (
     Peer,
     ready_ones,
 )
-from bench.report import Cell, Goal, Report, Row, machine, write
+from bench.report import Cell, Goal, Report, Row, machine, read, write
 
 TIMES_THE_BEST_MIN = 3
 TIMES_REDIS_MIN = 1
@@ -46,18 +47,106 @@ RIVAL = next(peer for peer in STRANGERS if peer.name == "pgqueuer")
 JOBS = "jobs/s"
 BESIDE = "fencepost beside it, jobs/s"
 ALONE_BESIDE = "fencepost without Redis beside it, jobs/s"
+ZOMBIES_FINISH = "the zombie's finish"
+EFFECTS = "effects"
 NOT_INVITED = "not measured in this run"
 _console = Console(stderr=True)
 
 
-def run(*, quick: bool) -> Report:
-    """Measure Fencepost, then every peer, then how Fencepost's own figures hold under load."""
+OURS, WRITES, LOAD, ZOMBIES = "ours", "writes", "load", "zombies"
+PARTS = (OURS, WRITES, LOAD, *(peer.name for peer in STRANGERS), ZOMBIES)
+"""What can be measured by itself; each replaces its rows in the run that is kept."""
+
+
+def run(*, quick: bool, parts: Sequence[str] = ()) -> Report:
+    """Measure Fencepost, then every peer, then how Fencepost's own figures hold under load; or some parts."""
+    return _run_parts(quick, parts) if parts else _run_whole(quick)
+
+
+def _run_parts(quick: bool, parts: Sequence[str]) -> Report:
+    """The parts, and of the run that is kept what they do not measure."""
+    if unknown := set(parts) - set(PARTS):
+        raise SystemExit(f"There is no part {', '.join(sorted(unknown))}. Parts: {', '.join(PARTS)}.")
+    rows: list[Row] = []
+    met: list[Goal] = []
+    before = read("jobs")
+    if before is None or before.quick != quick:
+        before = Report("jobs", quick, (), (), {})
     with servers() as pair:
         facts = machine(**server_facts(pair.database_for(OURSELVES)))
-        ours, alone = (
-            _measured(pair, us, bare, quick=quick)
-            for us, bare in zip((OURSELVES, ALONE), _bare(pair, [OURSELVES, ALONE], quick=quick), strict=True)
-        )
+        if OURS in parts:
+            rows += _ours(pair, quick=quick)
+        if WRITES in parts:
+            written = _writes(pair, quick=quick)
+            rows += written
+            met += writes.goals(written, RIVAL.title)
+        if LOAD in parts:
+            held = _held(pair, _guess(pair, quick=quick), quick=quick)
+            rows += held.rows()
+            met += held.goals()
+        rows += [_stranger(pair, peer, quick=quick) for peer in STRANGERS if peer.name in parts]
+    rows = merged(before.rows, rows)
+    if ZOMBIES in parts:
+        peers = [OURSELVES, ALONE, *STRANGERS]
+        by_title = {str(row["system"]): row for row in rows}
+        known = [(peer, by_title[peer.title]) for peer in peers if peer.title in by_title]
+        rows = merged(rows, _with_exhibits([peer for peer, _ in known], [row for _, row in known]))
+    return report_of(rows, [*before.goals, *met], facts, quick=quick)
+
+
+def merged(before: Sequence[Row], rows: Sequence[Row]) -> list[Row]:
+    """The rows of both, each system once, as it was measured last, in the order of the tables.
+
+    What a zombie's finish did is kept beside newer figures: it is no measurement of time.
+    """
+    by_title = {str(row["system"]): row for row in before}
+    for row in rows:
+        title = str(row["system"])
+        kept = by_title.get(title, {})
+        lasting = {name: kept[name] for name in (ZOMBIES_FINISH, EFFECTS) if name in kept and JOBS in row}
+        by_title[title] = {**row, **lasting, **{name: row[name] for name in lasting if name in row}}
+    return sorted(by_title.values(), key=lambda row: _place(str(row["system"])))
+
+
+def _place(title: str) -> int:
+    order = [
+        *(peer.title for peer in (OURSELVES, ALONE, *STRANGERS)),
+        *writes.KINDS,
+        f"{RIVAL.title} beside these",
+        writes.PGBENCH,
+        *writes.PAYLOADS,
+    ]
+    return order.index(title) if title in order else len(order)
+
+
+def report_of(rows: Sequence[Row], met: Sequence[Goal], facts: Row, *, quick: bool) -> Report:
+    """The report of what was measured in parts: the goals beside peers are those of all its rows."""
+    titles = {peer.title for peer in STRANGERS}
+    ours = next((row for row in rows if row["system"] == OURSELVES.title), None)
+    found = () if ours is None else goals(ours, [row for row in rows if row["system"] in titles])
+    by_name = {goal.name: goal for goal in [*met, *found]}
+    return Report("jobs", quick, rows, list(by_name.values()), {**facts, "measured": "in parts"})
+
+
+def _guess(pair: Servers, *, quick: bool) -> float:
+    """About how many jobs a second, to choose the length of a round."""
+    with _in_env(pair, OURSELVES) as entrant:
+        length = replace(_length(quick), rounds=1)
+        return contest.throughput(entrant, "empty", length).jobs_per_second
+
+
+def _ours(pair: Servers, *, quick: bool) -> list[Row]:
+    """Fencepost with Redis and without, by turns."""
+    return [
+        _measured(pair, us, bare, quick=quick)
+        for us, bare in zip((OURSELVES, ALONE), _bare(pair, [OURSELVES, ALONE], quick=quick), strict=True)
+    ]
+
+
+def _run_whole(quick: bool) -> Report:
+    with servers() as pair:
+        facts = machine(**server_facts(pair.database_for(OURSELVES)))
+        ours, alone = _ours(pair, quick=quick)
         written = _writes(pair, quick=quick)
         held = _held(pair, float(ours[JOBS]), quick=quick)
         invited = _invited(quick=quick)
@@ -206,12 +295,12 @@ def _exhibit(peer: Peer, row: Row) -> Mapping[str, Cell]:
             with servers() as pair, _in_env(pair, peer) as entrant:
                 endings[harness] = zombie.play(entrant, harness)
         except zombie.NeverRanElsewhere:
-            return {"zombie's finish": "never ran elsewhere", "effects": 1}
+            return {ZOMBIES_FINISH: "never ran elsewhere", EFFECTS: 1}
         except (CannotTakePart, TimeoutError) as error:
-            return {"zombie's finish": f"not seen: {error}"}
+            return {ZOMBIES_FINISH: f"not seen: {error}"}
     return {
-        "zombie's finish": zombie.verdict(endings["during"], endings["after"]),
-        "effects": max(ending.effects for ending in endings.values()),
+        ZOMBIES_FINISH: zombie.verdict(endings["during"], endings["after"]),
+        EFFECTS: max(ending.effects for ending in endings.values()),
     }
 
 

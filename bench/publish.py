@@ -270,10 +270,10 @@ def _made(result: Result) -> str:
     if command := result.get("command"):
         made = f"Measured by `{command}` on {result['at']}{commit}"
         return f"{made}: {machine['cores']} cores, load {machine['load']}; {result['took']}."
+    parts = f" {machine['measured']}" if "measured" in machine else ""
     cores = f"{machine['cores']} cores, {_load(machine['load_1m'])}"
-    return (
-        f"Measured by `make bench-{result['name']}`{form} on {result['at'][:10]}{commit}: {cores}{versions}."
-    )
+    command = f"`make bench-{result['name']}`{form}{parts}"
+    return f"Measured by {command} on {result['at'][:10]}{commit}: {cores}{versions}."
 
 
 def _cell(value: str | int | float) -> str:

@@ -114,6 +114,17 @@ def write(report: Report, directory: Path = DIRECTORY) -> Path:
     return path
 
 
+def read(name: str, directory: Path = DIRECTORY) -> Report | None:
+    """The newest report of the benchmark, if there is one."""
+    path = directory / f"{name}.json"
+    if not path.is_file():
+        return None
+    facts = json.loads(path.read_text())
+    goals = [Goal(one["name"], one["measured"], one["goal"], one["at_most"]) for one in facts["goals"]]
+    at = datetime.fromisoformat(facts["at"])
+    return Report(facts["name"], facts["quick"], facts["rows"], goals, facts["machine"], at)
+
+
 def write_whole(directory: Path = DIRECTORY) -> Path:
     """Write one page and one file with the newest run of every benchmark."""
     found = [json.loads(path.read_text()) for path in sorted(directory.glob("*.json")) if path.name != WHOLE]

@@ -2,13 +2,13 @@
 
 import pytest
 
-from bench.jobs import ALONE_BESIDE, BESIDE, JOBS, goals
+from bench.jobs import ALONE_BESIDE, BESIDE, JOBS, ZOMBIES_FINISH, goals, merged, report_of
 from bench.jobs_measurements import read_waits
 from bench.jobs_scale import QUICK, HeldRate
 from bench.jobs_writes import BLOCK, IN_CHUNKS, LONG, PGBENCH, SHORT, WITH
 from bench.jobs_writes import goals as goals_of_writes
 from bench.jobs_zombie import ZombieEnding, verdict
-from bench.report import Cell, Row
+from bench.report import Cell, Goal, Row
 
 REFUSED = ZombieEnding(accepted=False, effects=1, note="")
 ACCEPTED = ZombieEnding(accepted=True, effects=2, note="")
@@ -112,3 +112,45 @@ def test_the_ways_to_write_a_row_are_held_against_what_was_measured_beside_them(
         (2.5, True),
         (14.0, False),
     ]
+
+
+def test_a_part_replaces_its_rows_and_keeps_the_others_in_the_order_of_the_tables() -> None:
+    before: list[Row] = [
+        {"system": "fencepost", JOBS: 10, ZOMBIES_FINISH: "refused"},
+        {"system": "pgqueuer 1.6.0", JOBS: 3},
+        {"system": "fencepost, workers: 1", JOBS: 9},
+    ]
+
+    rows = merged(before, [{"system": "fencepost", JOBS: 12}, {"system": "procrastinate 3.10.0", JOBS: 1}])
+
+    assert rows == [
+        {"system": "fencepost", JOBS: 12, ZOMBIES_FINISH: "refused"},
+        {"system": "procrastinate 3.10.0", JOBS: 1},
+        {"system": "pgqueuer 1.6.0", JOBS: 3},
+        {"system": "fencepost, workers: 1", JOBS: 9},
+    ]
+
+
+def test_a_newer_zombie_replaces_an_older_one() -> None:
+    before: list[Row] = [{"system": "fencepost", JOBS: 10, ZOMBIES_FINISH: "accepted"}]
+
+    [row] = merged(before, [{"system": "fencepost", JOBS: 10, ZOMBIES_FINISH: "refused"}])
+
+    assert row[ZOMBIES_FINISH] == "refused"
+
+
+def test_the_goals_beside_peers_are_those_of_all_parts() -> None:
+    ours: Row = {"system": "fencepost", "truth": "PostgreSQL", JOBS: 10, "p50 ms": 2.0, "p99 ms": 9.0}
+    peer: Row = {"system": "pgqueuer 1.6.0", "truth": "PostgreSQL", JOBS: 3, BESIDE: 12, ALONE_BESIDE: 9}
+    stale = Goal("times the best whose truth is PostgreSQL", 1, 3)
+    kept = Goal("share of pgbench", 0.7, 0.5)
+
+    report = report_of([ours, peer], [stale, kept], {}, quick=False)
+
+    assert {goal.name: goal.measured for goal in report.goals} == {
+        "share of pgbench": 0.7,
+        "p50 from submit to start, ms": 2.0,
+        "p99 from submit to start, ms": 9.0,
+        "times the best whose truth is PostgreSQL": 4,
+        "the same, ours without Redis too": 3,
+    }
