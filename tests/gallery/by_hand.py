@@ -103,6 +103,20 @@ BY_HAND = {
             "test_an_eviction_that_does_not_ask_for_the_grace_ends_a_holder_too_early",
         ),
     ],
+    "tests/integration/client/test_round_trip.py": [
+        (
+            "a commit travels before the call that it depends on",
+            "fencepost/_round_trip.py",
+            "a last call that is refused",
+            "test_a_commit_that_travels_before_the_last_call_keeps_what_is_refused",
+        ),
+        (
+            "the names of prepared statements are kept when psycopg removes them",
+            "fencepost/pool.py",
+            "a fence after a rollback",
+            "test_a_client_that_does_not_hear_what_psycopg_removes_fails_at_the_next_fence",
+        ),
+    ],
     "tests/integration/job_features/test_group_commit.py": [
         (
             "a group asks for no answer of fence and finish",

@@ -67,6 +67,7 @@ BY_FILE = {
     "tests/integration/job_features/test_schedules.py": "schedules",
     "tests/integration/job_features/test_schedule_releases.py": "releases of schedules",
     "tests/integration/job_features/test_batches.py": "batches",
+    "tests/integration/client/test_round_trip.py": "what travels with begin and with commit",
     "tests/integration/job_features/test_group_commit.py": "jobs that share a commit",
     "tests/integration/job_features/test_rates.py": "rates",
     "tests/integration/kernel/test_job_need.py": "claims of what a worker serves",

@@ -2,16 +2,19 @@
 
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, LiteralString, cast
+from unittest import mock
 
 import psycopg
 import pytest
 
 from fencepost import Call, Fencepost, NotOwner
+from fencepost._round_trip import Sent, Statement
 from fencepost.embedded import Database
 from fencepost.kernel import lease
 from fencepost.kernel.call import nothing
-from fencepost.pool import AsyncPooledConnection
+from fencepost.pool import AsyncPooledConnection, _RoundTrips  # pyright: ignore[reportPrivateUsage]
 from fencepost.settings import Settings
+from fencepost.transaction import COMMIT
 from tests.integration.client.conftest import words
 
 PREPARED = "select name from pg_prepared_statements where name like 'fencepost%' order by name"
@@ -37,6 +40,11 @@ async def write(fp: Fencepost, fence: Call[None], word: str) -> AsyncPooledConne
 async def write_more(fp: Fencepost, fence: Call[None], query: LiteralString) -> None:
     async with fp.transaction(first=fence) as tx:
         await tx.execute(query)
+
+
+async def write_and_end(fp: Fencepost, first: Call[None], last: Call[None]) -> None:
+    async with fp.transaction(first=first, last=lambda: last) as tx:
+        await tx.execute("insert into public.note values ('never')")
 
 
 async def names(connection: AsyncPooledConnection) -> Sequence[str]:
@@ -82,10 +90,26 @@ async def test_a_refused_call_leaves_nothing_written_and_the_connection_usable(
         with pytest.raises(NotOwner):
             await write(fp, stale, "never")
         with pytest.raises(NotOwner):
-            async with fp.transaction(first=fence, last=lambda: stale) as tx:
-                await tx.execute("insert into public.note values ('never')")
+            await write_and_end(fp, fence, stale)
     await write(fp, fence, "one")
     assert words(admin) == ["one"]
+
+
+async def test_a_commit_that_travels_before_the_last_call_keeps_what_is_refused(
+    fp: Fencepost, held: lease.Lease, admin: psycopg.Connection
+) -> None:
+    """The planted bug: the last call stands behind the commit, so its refusal comes too late."""
+    sending = AsyncPooledConnection.sending
+
+    def too_early(connection: AsyncPooledConnection, statements: Sequence[Statement]) -> Sent:
+        return sending(connection, sorted(statements, key=lambda one: one != COMMIT))
+
+    with (
+        mock.patch.object(AsyncPooledConnection, "sending", too_early),
+        pytest.raises(NotOwner),
+    ):
+        await write_and_end(fp, lease.fence("door", held.token), lease.fence("door", held.token + 1))
+    assert words(admin) == ["never"], "what was refused is committed: the test above sees it"
 
 
 async def test_what_psycopg_removes_is_prepared_again(
@@ -102,6 +126,21 @@ async def test_what_psycopg_removes_is_prepared_again(
     assert await names(connection) == []
     await write(fp, fence, "two")
     assert words(admin) == ["one", "two"]
+
+
+async def test_a_client_that_does_not_hear_what_psycopg_removes_fails_at_the_next_fence(
+    fp: Fencepost, held: lease.Lease, admin: psycopg.Connection
+) -> None:
+    """The planted bug: the names are kept when psycopg removes all that is prepared."""
+    fence = lease.fence("door", held.token)
+    connection = await write(fp, fence, "one")
+    await connection.execute("select 1", prepare=True)
+    with mock.patch.object(_RoundTrips, "_deallocate", psycopg.AsyncConnection._deallocate):
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            await write_more(fp, fence, "select 1 / 0")
+        await connection.execute("select 1")
+    with pytest.raises(psycopg.errors.InvalidSqlStatementName):
+        await write(fp, fence, "never")
 
 
 async def test_what_something_else_removes_is_prepared_by_the_next_but_one(
