@@ -25,6 +25,7 @@ from psycopg import sql
 from bench.bench_server import SETTINGS, make_log_files
 from bench.jobs_peers import CannotTakePart, Environment, Peer
 from bench.peers.results_store import ResultsStore
+from bench.processor import family_seconds, own_seconds, parent_of
 from fencepost.embedded import Database, PostgresServer, ValkeyServer
 from fencepost.kernel.migrate import migrate
 from fencepost.redis_streams.connection import connect_sync
@@ -115,6 +116,10 @@ class ProcessPart:
     def resident_bytes(self) -> int:
         """The resident memory of all its processes; shared pages count for each."""
         return sum(_resident_bytes(pid) for pid in self.pids)
+
+    def cpu_seconds(self) -> float:
+        """The CPU time of all its processes."""
+        return sum(own_seconds(pid) for pid in self.pids)
 
     def end(self) -> None:
         """Terminate it, and then kill what is left."""
@@ -213,6 +218,11 @@ class Entrant:
                 "select pg_snapshot_xmax(pg_current_snapshot())::text::bigint"
             ).fetchall()
             return int(rows[0][0])
+
+    def server_seconds(self) -> float:
+        """The CPU time that PostgreSQL has used so far, for all of its databases."""
+        with psycopg.connect(self.database.server.url(), autocommit=True) as connection:
+            return family_seconds(parent_of(connection.info.backend_pid))
 
     @contextmanager
     def statements_logged(self) -> Generator[StatementLog]:

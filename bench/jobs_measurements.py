@@ -32,24 +32,34 @@ WHOLE = JobsLength(2.0, 3, 5.0, 1_000, 100_000, 30, 2.0)
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """Whole job lives a second, from the first submission to the last finish, and commits for each."""
+    """Whole job lives a second, from the first submission to the last finish; for each, the commits and the
+    microseconds of CPU time: on a busy machine those tell more than the rate."""
 
     jobs_per_second: float
     commits_per_job: float
+    worker_us: float = 0
+    server_us: float = 0
+
+    @property
+    def processor_us(self) -> float:
+        """Of worker and PostgreSQL together."""
+        return self.worker_us + self.server_us
 
 
 def throughput(entrant: Entrant, kind: str, length: JobsLength) -> Throughput:
     """The median over some rounds, with one worker; a short first round determines the jobs in a round."""
-    with entrant.worker(kind=kind):
+    with entrant.worker(kind=kind) as worker:
         warm(entrant, kind)
         guess = rate(entrant, kind, WARM_UP)
         # A short round underrates a library that works in batches: measure again with more jobs.
         guess = max(guess, rate(entrant, kind, round(guess * length.round_seconds / 4) + 1))
         count = max(WARM_UP, round(guess * length.round_seconds))
-        before = entrant.commits()
+        before, worked, served = entrant.commits(), worker.cpu_seconds(), entrant.server_seconds()
         rates = [rate(entrant, kind, count) for _ in range(length.rounds)]
+        worked, served = worker.cpu_seconds() - worked, entrant.server_seconds() - served
         commits = entrant.commits() - before
-    return Throughput(median(rates), commits / (count * length.rounds))
+    done = count * length.rounds
+    return Throughput(median(rates), commits / done, worked / done * 1e6, served / done * 1e6)
 
 
 def by_turns(sides: Sequence[tuple[Entrant, str]], length: JobsLength) -> list[Throughput]:
@@ -68,7 +78,12 @@ def by_turns(sides: Sequence[tuple[Entrant, str]], length: JobsLength) -> list[T
             entrant.clear_up()
             turns[which].append(throughput(entrant, kind, single))
     return [
-        Throughput(median(turn.jobs_per_second for turn in own), median(turn.commits_per_job for turn in own))
+        Throughput(
+            median(turn.jobs_per_second for turn in own),
+            median(turn.commits_per_job for turn in own),
+            median(turn.worker_us for turn in own),
+            median(turn.server_us for turn in own),
+        )
         for own in turns
     ]
 
@@ -149,6 +164,10 @@ def cells(bare: Throughput, written: Throughput, waited: Waits) -> Mapping[str, 
         "with a write, jobs/s": round(written.jobs_per_second),
         "p50 ms": round(waited.p50, 1),
         "p99 ms": round(waited.p99, 1),
+        "worker CPU, µs/job": round(bare.worker_us),
+        "PostgreSQL CPU, µs/job": round(bare.server_us),
         "commits/job": round(bare.commits_per_job, 2),
+        "with a write, worker CPU, µs/job": round(written.worker_us),
+        "with a write, PostgreSQL CPU, µs/job": round(written.server_us),
         "with a write, commits/job": round(written.commits_per_job, 2),
     }

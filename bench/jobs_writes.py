@@ -27,6 +27,8 @@ CHUNKS_TIMES_THE_PEER_MIN = 15
 SHARE_OF_PGBENCH_MIN = 0.6
 TIMES_THE_SHORT_MAX = 4
 
+CPU = ("with a write, worker CPU, µs/job", "with a write, PostgreSQL CPU, µs/job")
+
 CLAIMED = """
 select min(c.job_id) from fencepost.job_claim_by_priority('pgbench', 'pgbench', %(count)s, '1 hour') c
 """
@@ -56,12 +58,20 @@ def row(title: str, found: contest.Throughput) -> Row:
         "system": title,
         "truth": "PostgreSQL",
         "with a write, jobs/s": round(found.jobs_per_second),
+        "with a write, worker CPU, µs/job": round(found.worker_us),
+        "with a write, PostgreSQL CPU, µs/job": round(found.server_us),
         "with a write, commits/job": round(found.commits_per_job, 2),
     }
 
 
 def bare_row(title: str, found: contest.Throughput) -> Row:
-    return {"system": title, "truth": "PostgreSQL", "jobs/s": round(found.jobs_per_second)}
+    return {
+        "system": title,
+        "truth": "PostgreSQL",
+        "jobs/s": round(found.jobs_per_second),
+        "worker CPU, µs/job": round(found.worker_us),
+        "PostgreSQL CPU, µs/job": round(found.server_us),
+    }
 
 
 def rates(rows: Sequence[Row]) -> dict[str, float]:
@@ -74,9 +84,16 @@ def rates(rows: Sequence[Row]) -> dict[str, float]:
     }
 
 
+def processor_us(rows: Sequence[Row]) -> dict[str, float]:
+    """Microseconds of CPU time for each job, worker and PostgreSQL together, by title."""
+    return {
+        str(one["system"]): sum(float(one[name]) for name in CPU) for one in rows if set(CPU) <= one.keys()
+    }
+
+
 def goals(rows: Sequence[Row], peer: str | None) -> list[Goal]:
     """The goals; those beside a peer only if it was measured in the same turns."""
-    found = rates(rows)
+    found, used = rates(rows), processor_us(rows)
     beside = found.get(f"{peer} beside these")
     by_peer = (
         ()
@@ -87,6 +104,24 @@ def goals(rows: Sequence[Row], peer: str | None) -> list[Goal]:
                 f"chunks of {CHUNK}, times {peer}'s single writes",
                 round(found[IN_CHUNKS] / beside, 1),
                 CHUNKS_TIMES_THE_PEER_MIN,
+            ),
+            Goal(
+                f"a row in the block of finish(), times {peer}",
+                round(found[BLOCK] / beside, 2),
+                TIMES_THE_PEER_MIN,
+            ),
+            *(
+                Goal(
+                    f"{how}: CPU time of {peer}, times ours",
+                    round(used[f"{peer} beside these"] / ours, 2),
+                    least,
+                )
+                for how, title, least in (
+                    ("a row in the block of finish()", BLOCK, TIMES_THE_PEER_MIN),
+                    ("a row by finish_with()", WITH, TIMES_THE_PEER_MIN),
+                    (f"chunks of {CHUNK}", IN_CHUNKS, CHUNKS_TIMES_THE_PEER_MIN),
+                )
+                if (ours := used.get(title))
             ),
         )
     )

@@ -48,7 +48,12 @@ def family_seconds(pid: int) -> float:
     except OSError:
         return 0.0
     # User and system time, its own and that of reaped children.
-    return sum(_fields(pid)[11:15]) + sum(sum(_fields(int(child))[11:13]) for child in children)
+    return sum(_fields(pid)[11:15]) + sum(own_seconds(int(child)) for child in children)
+
+
+def own_seconds(pid: int) -> float:
+    """CPU time of the process alone."""
+    return sum(_fields(pid)[11:13])
 
 
 def _fields(pid: int) -> list[float]:

@@ -5,7 +5,7 @@ import pytest
 from bench.jobs import ALONE_BESIDE, BESIDE, JOBS, ZOMBIES_FINISH, goals, merged, report_of
 from bench.jobs_measurements import read_waits
 from bench.jobs_scale import QUICK, HeldRate
-from bench.jobs_writes import BLOCK, IN_CHUNKS, LONG, PGBENCH, SHORT, WITH
+from bench.jobs_writes import BLOCK, CPU, IN_CHUNKS, LONG, PGBENCH, SHORT, WITH
 from bench.jobs_writes import goals as goals_of_writes
 from bench.jobs_zombie import ZombieEnding, verdict
 from bench.report import Cell, Goal, Row
@@ -112,6 +112,23 @@ def test_the_ways_to_write_a_row_are_held_against_what_was_measured_beside_them(
         (2.5, True),
         (14.0, False),
     ]
+
+
+def test_the_ways_to_write_a_row_are_compared_by_their_processor_time_too() -> None:
+    worker, server = CPU
+    single = {BLOCK: (250, 350), WITH: (80, 140), IN_CHUNKS: (10, 10), "x 1 beside these": (250, 90)}
+    rows: list[Row] = [
+        {"system": title, "with a write, jobs/s": 1000, worker: ours, server: its}
+        for title, (ours, its) in single.items()
+    ]
+    rows += [{"system": PGBENCH, "with a write, jobs/s": 2000}]
+    rows += [{"system": SHORT, JOBS: 9000}, {"system": LONG, JOBS: 1500}]
+
+    found = {goal.name: goal.measured for goal in goals_of_writes(rows, "x 1")}
+
+    assert found["a row in the block of finish(): CPU time of x 1, times ours"] == 0.57
+    assert found["a row by finish_with(): CPU time of x 1, times ours"] == 1.55
+    assert found["chunks of 100: CPU time of x 1, times ours"] == 17
 
 
 def test_a_part_replaces_its_rows_and_keeps_the_others_in_the_order_of_the_tables() -> None:
