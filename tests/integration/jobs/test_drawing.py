@@ -106,11 +106,21 @@ async def test_what_lies_in_the_streams_is_not_drawn_past_them(harness: JobHarne
     assert {harness.job(job_id).state for job_id in theirs} == {"dispatched"}
 
 
-async def drive(harness: JobHarness, redis_url: str, *, draws: bool, ticks: int = 1) -> list[float]:
+async def drive(
+    harness: JobHarness, redis_url: str, *, draws: bool, leaves_some: bool = True, ticks: int = 1
+) -> list[float]:
     metrics = JobMetrics.on(Metrics())
     redis = RedisHealth(redis_url, metrics, HAND_DRIVEN, reply_seconds=5)
     await redis.probe()
-    dispatcher = Dispatcher("default", harness.fp, redis, metrics, HAND_DRIVEN, draws=lambda: draws)
+    dispatcher = Dispatcher(
+        "default",
+        harness.fp,
+        redis,
+        metrics,
+        HAND_DRIVEN,
+        draws=lambda: draws,
+        leaves_some=lambda: leaves_some,
+    )
     try:
         return [await dispatcher.tick() for _ in range(ticks)]
     finally:
@@ -134,6 +144,21 @@ async def test_while_its_worker_draws_a_dispatcher_only_invites_fellows(
     assert harness.entries() == entries
     assert (rest_seconds > 0) == draws
     assert rest_seconds <= INVITATION_SECONDS
+
+
+async def test_a_worker_that_draws_all_there_is_invites_no_fellow(
+    harness: JobHarness, redis_url: str
+) -> None:
+    stream = stream_of(HAND_DRIVEN.stream_key, "default", NORMAL)
+    harness.redis.xgroup_create(stream, HAND_DRIVEN.stream_group, "0", mkstream=True)
+    for number in range(2):
+        harness.redis.xgroup_createconsumer(stream, HAND_DRIVEN.stream_group, f"reader {number}")
+    await submit(harness, BACKLOG)
+
+    *_, rest_seconds = await drive(harness, redis_url, draws=True, leaves_some=False, ticks=2)
+
+    assert harness.entries() == 0
+    assert 0 < rest_seconds <= INVITATION_SECONDS
 
 
 async def test_a_waiting_request_joins_the_batch(harness: JobHarness) -> None:

@@ -80,6 +80,39 @@ async def test_a_caller_that_waits_long_for_an_answer_draws_behind_it_for_as_lon
     assert not drawing.draws()
 
 
+async def test_a_worker_that_draws_a_quarter_of_a_batch_goes_on(watch: Watch) -> None:
+    few, enough = 10, JobSettings().batch // 4
+    answers = [claims(few), claims(enough - few), claims(few)]
+    drawing = fetcher_on(FakeDatabase(lambda call: answers.pop(0)))
+    drawing.draw_on()
+    for goes_on in (False, True, False):
+        watch.now += DRAWING_SECONDS / 2
+        await drawing.claim_next(enough)
+        watch.now += DRAWING_SECONDS * 0.6
+        assert drawing.draws() == goes_on
+        drawing._draws_until = watch.now + DRAWING_SECONDS  # pyright: ignore[reportPrivateUsage]
+
+
+async def test_a_draw_that_returns_fewer_than_it_asked_for_leaves_none() -> None:
+    answers = [claims(4), claims(3)]
+    drawing = fetcher_on(FakeDatabase(lambda call: answers.pop(0)))
+    await drawing.claim_next(4)
+    assert drawing.leaves_some()
+    await drawing.claim_next(4)
+    assert not drawing.leaves_some()
+
+
+async def test_a_worker_waits_longer_after_each_draw_that_returned_nothing() -> None:
+    answers = [claims(0), claims(0), claims(0), claims(0), claims(0), claims(1), claims(0)]
+    drawing = fetcher_on(FakeDatabase(lambda call: answers.pop(0)))
+    waits: list[int] = []
+    for _ in range(7):
+        await drawing.claim_next(1)
+        waits.append(drawing._drawing_block_ms)  # pyright: ignore[reportPrivateUsage]
+    assert waits[:5] == [3, 6, 12, 24, 24]
+    assert waits[6] == 3
+
+
 async def test_a_claim_on_a_notification_scans_everything() -> None:
     """What was committed just now may have been submitted before what was claimed last."""
     answers = [claims(2), []]

@@ -25,8 +25,8 @@ CROWDED_SECONDS = 0.1
 """How long to wait when jobs are due and cannot be dispatched: the stream is full, or another dispatcher has
 locked them."""
 INVITATION_SECONDS = 0.25
-"""While the worker of this process draws from PostgreSQL, entries are written only for other workers: one
-that waits at the streams takes a batch, and then draws as well."""
+"""While the worker of this process draws from PostgreSQL and cannot take all, entries are written only for
+other workers: one that waits at the streams takes a batch, and then draws as well."""
 BUSY_AT_ONCE = 2
 
 
@@ -55,14 +55,16 @@ class Dispatcher:
         serves: job_need.Serves | None = None,
         *,
         draws: Callable[[], bool] = lambda: False,
+        leaves_some: Callable[[], bool] = lambda: True,
         on_backlog: Callable[[], None] = lambda: None,
         on_set_aside: Callable[[str], Awaitable[bool]] = _claims_nothing,
         on_notice: Callable[[str], Awaitable[tuple[int, int]]] = _asks_for_nothing,
     ) -> None:
         """`serves` is what this process's worker serves; everything, without it. `draws` tells whether this
-        process's worker claims pending jobs directly; `on_backlog` is called when the backlog is large enough
-        that it should. `on_set_aside` claims jobs of the queue that other workers have set aside and that
-        this one serves, and tells whether there may be more: they are in no stream."""
+        process's worker claims pending jobs directly, and `leaves_some` whether it cannot take them all;
+        `on_backlog` is called when the backlog is large enough that it should. `on_set_aside` claims jobs of
+        the queue that other workers have set aside and that this one serves, and tells whether there may be
+        more: they are in no stream."""
         self._queue = queue
         self._topic = f"job:{queue}"
         self._database = database
@@ -70,6 +72,7 @@ class Dispatcher:
         self._metrics = metrics
         self._settings = settings
         self._draws = draws
+        self._leaves_some = leaves_some
         self._on_backlog = on_backlog
         self._serves = serves
         self._on_set_aside = on_set_aside
@@ -91,7 +94,7 @@ class Dispatcher:
             if uninvited_seconds > 0:
                 return uninvited_seconds
             self._invited_at = time.monotonic()
-            if not await self._has_fellows(streams):
+            if not self._leaves_some() or not await self._has_fellows(streams):
                 return INVITATION_SECONDS
         if not await self._is_taken() and await self._dispatch_some(streams) >= self._settings.batch // 2:
             self._on_backlog()

@@ -8,8 +8,8 @@ The claim decides. Whatever Redis delivers, once or five times, only a claim mak
 
 Redis wakes workers that wait. When more jobs arrive than the workers can run, no worker waits, and the
 streams add cost without benefit. So a worker that was delivered half a batch or more *draws*: it claims
-pending jobs directly from PostgreSQL, after those in the streams, as long as half a batch arrives within a
-short time.
+pending jobs directly from PostgreSQL, after those in the streams, as long as a quarter of a batch arrives
+within a short time.
 """
 
 from __future__ import annotations
@@ -47,9 +47,13 @@ from fencepost.signals import announce
 _log = get_logger(__name__)
 T = TypeVar("T")
 BLOCK_MS = 2000
-DRAWING_SECONDS = 0.05
+DRAWING_SECONDS = 0.2
+DRAWN_MIN = 20
+"""A worker goes on drawing while it draws a quarter of a batch in that time, and no fewer than these. Several
+workers share what is submitted: if each stopped below the rate of one alone, all would go through Redis."""
 DRAWING_BLOCK_MS = 3
-"""How long a worker waits at the streams after a draw that returned nothing."""
+DRAWING_BLOCK_MS_MAX = 24
+"""How long a worker waits at the streams after a draw that returned nothing: longer each time, to a bound."""
 OWN_ENTRIES = 1000
 FETCH_RETRIES = Backoff(0.2, 5.0, jitter=0)
 WHOLE_SECONDS = 1.0
@@ -113,6 +117,7 @@ class Fetcher:
         # A read that blocks longer than the client's reply timeout would look like a dead Redis.
         self._block_ms = round(min(BLOCK_MS, redis.reply_seconds * 500))
         self._much = settings.batch // 2
+        self._worth_drawing = max(DRAWN_MIN, settings.batch // 4)
         self._on_drawn: list[Callable[[], None]] = []
         self._on_withheld: Callable[[], None] = lambda: None
         self._drew = False
@@ -120,7 +125,9 @@ class Fetcher:
         self._draws_until = 0.0
         self._drawers = 0
         self._drawn = 0
-        self._is_dry = False
+        self._dry_draws = 0
+        self._leaves_some = False
+        """Whether the last draw returned all that it asked for, so that there may be more."""
         self._claim_turns = count()
         self._claim_cursors = {queue: ClaimCursor() for queue in self._queues}
         self._idle: set[str] = set()
@@ -331,6 +338,10 @@ class Fetcher:
         """Whether the load is high enough to claim directly from PostgreSQL."""
         return self._drawers > 0 or time.monotonic() < self._draws_until
 
+    def leaves_some(self) -> bool:
+        """Whether there is more than this worker can draw: others are asked to help."""
+        return self._leaves_some
+
     def draw_with_room(self) -> None:
         """Draws only with enough free places: with few, Redis spares PostgreSQL queries."""
         if self.free >= self._much:
@@ -411,9 +422,10 @@ class Fetcher:
                 raise
             # Jobs that the other queues returned are claimed, and run.
             _log.warning("claim_cut_short", error=str(error), claimed=len(claimed))
-        self._is_dry = not claimed
+        self._dry_draws = 0 if claimed else self._dry_draws + 1
+        self._leaves_some = len(claimed) >= limit
         self._drawn += len(claimed)
-        if self._drawn >= self._much:
+        if self._drawn >= self._worth_drawing:
             self.draw_on()
         return Fetched([(running, None) for running in claimed], (), (), asked_at)
 
@@ -576,13 +588,18 @@ class Fetcher:
         self._losses_seen = losses
         return [entry for entry in own if entry.place not in known]
 
+    @property
+    def _drawing_block_ms(self) -> int:
+        """Longer after each draw that returned nothing: other workers draw too."""
+        return min(DRAWING_BLOCK_MS * 2 ** min(self._dry_draws - 1, 8), DRAWING_BLOCK_MS_MAX)
+
     async def _read_new(self, streams: Streams, free: int) -> list[StreamEntry]:
         parts = dict(zip(self.streams, self._share.share(free), strict=True))
         entries = await streams.take(parts, free, self.consumer)
         draws = self.draws()
-        if entries or self._aside or (draws and not self._is_dry):
+        if entries or self._aside or (draws and not self._dry_draws):
             return entries
-        block_ms = DRAWING_BLOCK_MS if draws else self._block_ms
+        block_ms = self._drawing_block_ms if draws else self._block_ms
         return await streams.wait(self.streams, self.consumer, max(1, free // len(self.streams)), block_ms)
 
 

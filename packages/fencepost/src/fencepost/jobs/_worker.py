@@ -122,6 +122,7 @@ class Worker:
                 settings,
                 serves,
                 draws=self._fetcher.draws,
+                leaves_some=self._fetcher.leaves_some,
                 on_backlog=self._fetcher.draw_with_room,
                 on_set_aside=self._fetcher.claim_set_aside,
                 on_notice=self._fetcher.claim_on_notice,
