@@ -591,7 +591,7 @@ class Fetcher:
     @property
     def _drawing_block_ms(self) -> int:
         """Longer after each draw that returned nothing: other workers draw too."""
-        return min(DRAWING_BLOCK_MS * 2 ** min(self._dry_draws - 1, 8), DRAWING_BLOCK_MS_MAX)
+        return min(DRAWING_BLOCK_MS << min(max(0, self._dry_draws - 1), 8), DRAWING_BLOCK_MS_MAX)
 
     async def _read_new(self, streams: Streams, free: int) -> list[StreamEntry]:
         parts = dict(zip(self.streams, self._share.share(free), strict=True))
