@@ -135,7 +135,8 @@ async def test_a_client_that_does_not_hear_what_psycopg_removes_fails_at_the_nex
     fence = lease.fence("door", held.token)
     connection = await write(fp, fence, "one")
     await connection.execute("select 1", prepare=True)
-    with mock.patch.object(_RoundTrips, "_deallocate", psycopg.AsyncConnection._deallocate):
+    without = psycopg.AsyncConnection._deallocate  # pyright: ignore[reportPrivateUsage]
+    with mock.patch.object(_RoundTrips, "_deallocate", without):
         with pytest.raises(psycopg.errors.DivisionByZero):
             await write_more(fp, fence, "select 1 / 0")
         await connection.execute("select 1")
