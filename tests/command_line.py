@@ -7,12 +7,17 @@ import typer
 from fencepost.cli._app import _application  # pyright: ignore[reportPrivateUsage]
 
 
+class CommandMissing(AssertionError):
+    """Only a group of commands is named."""
+
+
 def find_command(words: list[str]) -> tuple[Any, list[str]]:
     """The command that `fencepost WORDS…` runs, and the words that it is given."""
     assert words, "fencepost alone runs nothing"
     command: Any = typer.main.get_command(_application(words[0]))
     while hasattr(command, "commands"):
-        assert words, "a command is missing"
+        if not words:
+            raise CommandMissing(f"{command.name} is a group: a command is missing")
         assert words[0] in command.commands, f"There is no command {words[0]!r}."
         command, words = command.commands[words[0]], words[1:]
     return command, words
