@@ -62,7 +62,8 @@ WEAKER = {
     # On a disk, which takes its time, and is looked at while it fills.
     *("many_outputs", "large_output_file"),
     # Inodes are not counted here, nor memory that belongs to no single process, nor what is used in a blink.
-    *("disk_inodes", "disk_folders", "memory_children", "memory_memfd", "memory_stack"),
+    *("disk_inodes", "disk_folders", "disk_links", "disk_long_names"),
+    *("memory_children", "memory_memfd", "memory_stack"),
     # A variable PWD is bubblewrap's own.
     "environment_is_empty",
     # Folders of ours that are not there at all.
