@@ -263,6 +263,40 @@ def test_a_renewal_that_meets_its_own_finish_is_answered_and_not_recorded(app: C
     assert app.rows("select subject from fencepost.refusals") == [{"subject": str(buried)}]
 
 
+@pytest.mark.parametrize("how", ["release", "retry", "bury"])
+def test_a_renewal_that_meets_the_end_that_its_own_worker_gave_it_is_not_recorded(
+    app: Caller, clock: Clock, how: str
+) -> None:
+    """The beat began before the worker left the job: a failed try is no late write, and no zombie."""
+    left, again = job_calls.running(app), job_calls.running(app)
+    app.execute(
+        "select * from fencepost.job_leave_many(%s, '{1, 1}', %s, %s)", [left, again], OWNER, [how, "release"]
+    )
+    job_calls.claim(app, again, RIVAL)
+
+    answers = app.rows(
+        "select job_id, refusal from fencepost.job_renew_many(%s, '{1, 1}', %s)", [left, again], OWNER
+    )
+
+    told = "already_finished" if how == "bury" else "not_running"
+    assert {answer["job_id"]: answer["refusal"] for answer in answers} == {left: told, again: "stale_attempt"}
+    assert app.rows("select subject from fencepost.refusals") == []
+
+
+def test_a_renewal_of_an_attempt_that_was_taken_away_is_recorded(app: Caller, clock: Clock) -> None:
+    """Its worker retried an earlier attempt itself; that excuses no later one."""
+    job_id = job_calls.running(app)
+    app.execute("select * from fencepost.job_leave_many(%s, '{1}', %s, '{retry}')", [job_id], OWNER)
+    job_calls.claim(app, job_id)
+    clock.advance(61)
+    app.execute("select * from fencepost.job_reclaim(10)")
+
+    answers = app.rows("select refusal from fencepost.job_renew_many(%s, '{2}', %s)", [job_id], OWNER)
+
+    assert [answer["refusal"] for answer in answers] == ["not_running"]
+    assert [row["kind"] for row in app.rows("select kind from fencepost.refusals")] == ["late"]
+
+
 def test_a_renewal_moves_the_end_and_keeps_the_claim(app: Caller, clock: Clock) -> None:
     job_id = job_calls.running(app)
     clock.advance(59)

@@ -282,6 +282,20 @@ begin
   return query select n.job_id, n.refusal, n.seen from fencepost._job_note_refused(p_ids, p_attempts, p_owner, v_done, 'finish') n;
 end $$;
 
+-- Whether the owner of an attempt ended it: it finished the job, or left it by job_leave_many, or parked its workflow. An attempt that
+-- was taken from its owner has an event `lost`. Parking is recorded nowhere: of a workflow, what was not lost was parked.
+-- Served by event_by_subject.
+create or replace function fencepost._job_ended_by_owner(p_id bigint, p_attempt bigint, p_owner text) returns boolean
+language sql stable
+as $$
+  select exists (select 1 from fencepost.job_finished f
+                 where f.job_id = p_id and f.attempt = p_attempt and f.owner = p_owner and f.state = 'finished')
+    or coalesce(bool_and(e.event <> 'lost'), true)
+       and (coalesce(bool_or(e.event in ('failed', 'released', 'buried', 'cancelled') and e.actor = p_owner), false)
+            or exists (select 1 from fencepost.job j where j.job_id = p_id and j.headers ? 'workflow'))
+  from fencepost.event e where e.noun = 'job' and e.subject = p_id::text and e.token = p_attempt
+$$;
+
 -- Explain, count and record the refusals of a plural form.
 create or replace function fencepost._job_note_refused(
   p_ids bigint[], p_attempts bigint[], p_owner text, p_done bigint[], p_op text
@@ -298,10 +312,11 @@ begin
            cross join lateral fencepost._job_explain(a.job_id, a.attempt, p_owner, v_now) e
            where a.job_id <> all (p_done) order by a.job_id loop
     job_id := v.job_id; refusal := v.refusal; seen := fencepost._job_seen(v.job_id);
-    -- A renewal that meets its own attempt's finish has lost nothing, and every worker sends some: it is
+    -- A renewal that meets the end of its own attempt has lost nothing, and every worker sends some: it is
     -- answered, not recorded.
-    if p_op <> 'renew' or not (v.refusal = 'in_flight' or v.refusal = 'already_finished' and exists (
-        select 1 from fencepost.job_finished f where f.job_id = v.job_id and f.attempt = v.attempt and f.state = 'finished')) then
+    if p_op <> 'renew' or not (v.refusal = 'in_flight'
+        or v.refusal in ('already_finished', 'not_running', 'stale_attempt')
+           and fencepost._job_ended_by_owner(v.job_id, v.attempt, p_owner)) then
       perform fencepost._refusal_note(v.refusal, 'job', v.job_id::text, p_owner,
         jsonb_build_object('attempt', v.attempt, 'owner', p_owner, 'op', p_op), seen);
     end if;
