@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from fencepost.errors import NotFound
 from fencepost.flows import _dead_letters as dead_letters
 from fencepost.kernel.call import Call, nothing, text
-from fencepost_server.console._graph import edge_words, lay_out
+from fencepost_server.console._graph import draw, edge_words
 from fencepost_server.console.context import ConsoleContext, Limit, MaybeId, Name, wanted
 from fencepost_server.console.listing import Listing, ListQuery, Type
 from fencepost_server.console.page_data import ActionDone, PageData
@@ -198,7 +198,7 @@ def add_pages(context: ConsoleContext) -> None:
         )
         failing = {one["step"] for one in tasks.rows if one["step"]} | {one["step"] for one in dead.rows}
         is_page = request.url.path.startswith("/console")
-        picture = lay_out(row["plan"], failing=failing, fold=not query.unfold) if is_page else None
+        pictures = draw(row["plan"], failing=failing, fold=not query.unfold) if is_page else ()
         facts = {
             "title": name,
             "flow": row,
@@ -207,7 +207,7 @@ def add_pages(context: ConsoleContext) -> None:
             "edges": edges,
             "dead": dead.rows,
             "late": late,
-            "graph": picture,
+            "graphs": pictures,
             "filters": {
                 "limit": query.limit if query.limit != 100 else None,
                 "unfold": "true" if query.unfold else None,

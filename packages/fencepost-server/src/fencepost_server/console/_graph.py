@@ -1,4 +1,7 @@
-"""A flow's graph as boxes and arrows: from the picture that its workers register to an SVG's geometry."""
+"""A flow's graph as boxes and arrows: from the picture that its workers register to an SVG's geometry.
+
+It goes from left to right where that fits the page, and from top to bottom where it does not, as on a phone.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,12 @@ from typing import Any
 from fencepost_server.web.words import say
 
 BOX_HEIGHT = 46
-GAP_X, GAP_Y = 96, 22
+GAP_X, GAP_Y = 96, 26
+"""Between boxes, when the graph goes to the right: the label of an arrow stands in the first."""
+DOWN_X, DOWN_Y = 24, 52
+"""The same when it goes down: the label stands beside its arrow."""
+PAGE_WIDTH = 1150
+"""What the page of a flow has room for without making the names much smaller."""
 # A name of this many characters fits a box of the width that is computed for it.
 CHARACTER_WIDTH, PADDING = 8, 24
 WIDTH_MIN, WIDTH_MAX = 96, 256
@@ -43,6 +51,7 @@ class GraphArrow:
     path: str
     x: int
     y: int
+    is_down: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +64,19 @@ class Graph:
     """How many nodes are not drawn by themselves."""
 
 
-def lay_out(picture: Mapping[str, Any], *, failing: Collection[str] = (), fold: bool = True) -> Graph:
-    """From left to right by the longest path from a source; from top to bottom as they were declared."""
+def draw(
+    picture: Mapping[str, Any], *, failing: Collection[str] = (), fold: bool = True
+) -> tuple[Graph, Graph]:
+    """The graph for a wide page, and for a phone."""
+    wide = lay_out(picture, failing=failing, fold=fold)
+    narrow = lay_out(picture, failing=failing, fold=fold, down=True)
+    return (narrow if wide.width > PAGE_WIDTH and narrow.width < wide.width else wide), narrow
+
+
+def lay_out(
+    picture: Mapping[str, Any], *, failing: Collection[str] = (), fold: bool = True, down: bool = False
+) -> Graph:
+    """Onward by the longest path from a source; beside one another as they were declared."""
     nodes: Sequence[Mapping[str, Any]] = picture.get("nodes", ())
     edges = [(int(a), int(b)) for a, b in picture.get("edges", ())]
     chains = _chains(nodes, edges) if fold else [[number] for number in range(len(nodes))]
@@ -65,25 +85,51 @@ def lay_out(picture: Mapping[str, Any], *, failing: Collection[str] = (), fold: 
     links = [(box_of[a], box_of[b]) for a, b in drawn]
     depths = _depths(len(chains), links)
     told = [_words(nodes, chain) for chain in chains]
-    widths = [0] * (max(depths, default=0) + 1)
-    for depth, (name, kind) in zip(depths, told, strict=True):
-        needed = max(len(name), len(kind)) * CHARACTER_WIDTH + PADDING
-        widths[depth] = max(widths[depth], min(WIDTH_MAX, max(WIDTH_MIN, needed)))
-    left = [sum(widths[:depth]) + depth * GAP_X for depth in range(len(widths))]
-    rows: dict[int, int] = {}
+    widths = [_box_width(name, kind) for name, kind in told]
+    places = _downward(depths, widths) if down else _rightward(depths, widths)
     boxes: list[GraphBox] = []
-    for chain, depth, (name, kind) in zip(chains, depths, told, strict=True):
-        row = rows.get(depth, 0)
-        rows[depth] = row + 1
+    for chain, place, (name, kind) in zip(chains, places, told, strict=True):
         names = [str(nodes[node]["name"]) for node in chain]
         section = str(nodes[chain[0]].get("section", ""))
         is_failing = any(one in failing for one in names)
-        place = (left[depth], row * (BOX_HEIGHT + GAP_Y), widths[depth])
         boxes.append(GraphBox(name, kind, section, *place, names, is_failing))
-    arrows = [_arrow(f"{a}-{b}", boxes[box_of[a]], boxes[box_of[b]]) for a, b in drawn]
-    height = max(rows.values(), default=1) * (BOX_HEIGHT + GAP_Y) - GAP_Y
-    width = left[-1] + widths[-1] if boxes else 0
+    arrows = [_arrow(f"{a}-{b}", boxes[box_of[a]], boxes[box_of[b]], down=down) for a, b in drawn]
+    width = max((box.x + box.width for box in boxes), default=0)
+    height = max((box.y + BOX_HEIGHT for box in boxes), default=0)
     return Graph(boxes, arrows, width, height, len(nodes) - len(chains))
+
+
+def _box_width(name: str, kind: str) -> int:
+    return min(WIDTH_MAX, max(WIDTH_MIN, max(len(name), len(kind)) * CHARACTER_WIDTH + PADDING))
+
+
+def _rightward(depths: Sequence[int], widths: Sequence[int]) -> list[tuple[int, int, int]]:
+    """x, y and width of each box: a column for each depth, as wide as its widest box."""
+    columns = [0] * (max(depths, default=0) + 1)
+    for depth, width in zip(depths, widths, strict=True):
+        columns[depth] = max(columns[depth], width)
+    left = [sum(columns[:depth]) + depth * GAP_X for depth in range(len(columns))]
+    rows: dict[int, int] = {}
+    places: list[tuple[int, int, int]] = []
+    for depth in depths:
+        row = rows.get(depth, 0)
+        rows[depth] = row + 1
+        places.append((left[depth], row * (BOX_HEIGHT + GAP_Y), columns[depth]))
+    return places
+
+
+def _downward(depths: Sequence[int], widths: Sequence[int]) -> list[tuple[int, int, int]]:
+    """x, y and width of each box: a row for each depth, the rows one in the middle of the other."""
+    spans = dict.fromkeys(depths, -DOWN_X)
+    for depth, width in zip(depths, widths, strict=True):
+        spans[depth] += width + DOWN_X
+    widest = max(spans.values(), default=0)
+    next_x = {depth: (widest - span) // 2 for depth, span in spans.items()}
+    places: list[tuple[int, int, int]] = []
+    for depth, width in zip(depths, widths, strict=True):
+        places.append((next_x[depth], depth * (BOX_HEIGHT + DOWN_Y), width))
+        next_x[depth] += width + DOWN_X
+    return places
 
 
 def _chains(nodes: Sequence[Mapping[str, Any]], edges: Sequence[tuple[int, int]]) -> list[list[int]]:
@@ -145,9 +191,15 @@ def edge_words(edge: Mapping[str, Any]) -> str:
     return " · ".join(told)
 
 
-def _arrow(edge: str, start: GraphBox, end: GraphBox) -> GraphArrow:
+def _arrow(edge: str, start: GraphBox, end: GraphBox, *, down: bool) -> GraphArrow:
+    if down:
+        x, y = start.x + start.width // 2, start.y + BOX_HEIGHT
+        to_x, to_y = end.x + end.width // 2, end.y
+        bend = (y + to_y) // 2
+        path = f"M{x} {y}C{x} {bend} {to_x} {bend} {to_x} {to_y}m-4 -7l4 7l4 -7"
+        return GraphArrow(edge, path, (x + to_x) // 2 + 10, bend, is_down=True)
     x, y = start.x + start.width, start.y + BOX_HEIGHT // 2
     to_x, to_y = end.x, end.y + BOX_HEIGHT // 2
     bend = (x + to_x) // 2
     path = f"M{x} {y}C{bend} {y} {bend} {to_y} {to_x} {to_y}m-7 -4l7 4l-7 4"
-    return GraphArrow(edge, path, bend, (y + to_y) // 2 - 5)
+    return GraphArrow(edge, path, bend, (y + to_y) // 2 - 6)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Annotated, Any, Literal, cast
 
 from fastapi import Path, Query, Request
@@ -226,12 +227,24 @@ async def _suggestions(context: ConsoleContext) -> dict[str, list[str]]:
 
 async def life(context: ConsoleContext, subject: str) -> list[dict[str, Any]]:
     """Every transition and every refusal of one subject, with the reason's meaning and what to do."""
-    return await told(
-        context,
-        await context.reading.rows(
-            "select at, event, actor, token, detail from fencepost.explain(%s)", subject
-        ),
+    moments = await context.reading.rows(
+        "select at, event, actor, token, detail from fencepost.explain(%s)", subject
     )
+    return await told(context, with_claims(moments))
+
+
+def with_claims(moments: Sequence[Row]) -> list[Row]:
+    """A history with each claim in its place. A claim is recorded when its attempt has ended: before that, and
+    of the last attempt, the job's own row has it."""
+    known = {moment["token"] for moment in moments if moment["event"] == "claimed"}
+    claims: dict[int, Row] = {}
+    for moment in moments:
+        claimed_at, token = moment["detail"].get("claimed_at"), moment["token"]
+        if isinstance(claimed_at, str) and token is not None and token not in known:
+            at = datetime.fromisoformat(claimed_at)
+            claim = {"at": at, "event": "claimed", "actor": moment["actor"], "token": token, "detail": {}}
+            claims.setdefault(token, claim)
+    return sorted([*moments, *claims.values()], key=lambda moment: moment["at"])
 
 
 async def told(context: ConsoleContext, moments: Sequence[Row]) -> list[dict[str, Any]]:

@@ -57,8 +57,6 @@ def make_templates(catalogue: Catalogue | None = None) -> Templates:
         chart_height=chart.HEIGHT,
         timeline_width=timeline.WIDTH,
         swim_lanes=swim_lanes.draw_now,
-        lane_width=swim_lanes.WIDTH,
-        lane_label=swim_lanes.LABEL,
     )
 
 

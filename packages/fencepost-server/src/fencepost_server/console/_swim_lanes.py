@@ -16,8 +16,6 @@ from typing import Any
 
 from fencepost_server.web.words import say
 
-LABEL, WIDTH, RIGHT = 190.0, 780.0, 30.0
-LANE_HEIGHT, TOP = 44.0, 22.0
 BAR_MIN = 4.0
 LANES_MAX = 12
 REFUSED = "refused:"
@@ -31,6 +29,24 @@ _ENDS = {
     "cancelled": "ended",
 }
 _OPERATIONS = {"fence": "write", "store": "store a checkpoint", "commit": "commit a checkpoint"}
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The measures of a picture: where the bars begin and end, and where each lane stands."""
+
+    width: float
+    left: float
+    right: float
+    lane_height: float
+    top: float
+    name_above: float
+    """How far the name of an owner stands above the middle of its lane."""
+
+
+WIDE = Shape(width=780.0, left=190.0, right=750.0, lane_height=44.0, top=22.0, name_above=-4.0)
+NARROW = Shape(width=340.0, left=10.0, right=322.0, lane_height=68.0, top=42.0, name_above=32.0)
+"""For a phone: the name of an owner stands above its bars."""
 
 
 @dataclass(slots=True)
@@ -83,10 +99,14 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class SwimLanes:
+    shape: Shape
     lanes: Sequence[Lane]
     sentences: Sequence[str]
-    height: float
     left_out: int
+
+    @property
+    def height(self) -> float:
+        return self.shape.top + self.shape.lane_height * len(self.lanes)
 
     @property
     def summary(self) -> str:
@@ -100,7 +120,9 @@ class SwimLanes:
         )
 
 
-def draw(moments: Sequence[Mapping[str, Any]], now: datetime, noun: str = "attempt") -> SwimLanes | None:
+def draw(
+    moments: Sequence[Mapping[str, Any]], now: datetime, noun: str = "attempt", shape: Shape = WIDE
+) -> SwimLanes | None:
     """The picture of a history, or None for one in which nothing was ever held."""
     attempts = _attempts(moments)
     if not attempts:
@@ -108,23 +130,25 @@ def draw(moments: Sequence[Mapping[str, Any]], now: datetime, noun: str = "attem
     owners = {attempt.token: attempt.owner for attempt in attempts}
     late = [_late(moment, owners) for moment in moments if moment["event"].startswith(REFUSED)]
     is_open = any(attempt.end is None for attempt in attempts)
-    scale = _Scale([*_instants(attempts), *(one.at for one in late), *((now,) if is_open else ())])
+    scale = _Scale([*_instants(attempts), *(one.at for one in late), *((now,) if is_open else ())], shape)
     lanes: dict[str, Lane] = {}
     for owner in dict.fromkeys([*(one.owner for one in attempts), *(one.owner for one in late)]):
-        lanes[owner] = Lane(owner, short_name(owner), TOP + LANE_HEIGHT * len(lanes))
+        lanes[owner] = Lane(owner, short_name(owner), shape.top + shape.lane_height * len(lanes))
     for attempt in attempts:
         _place(attempt, lanes[attempt.owner], late, scale, now, noun)
     sentences = [sentence(one, attempts, noun) for one in late]
     for one, told in zip(late, sentences, strict=True):
         lanes[one.owner].marks.append(Mark(scale.x(one.at), told))
     shown = list(lanes.values())[:LANES_MAX]
-    return SwimLanes(shown, sentences, TOP + LANE_HEIGHT * len(shown), len(lanes) - len(shown))
+    return SwimLanes(shape, shown, sentences, len(lanes) - len(shown))
 
 
-def draw_now(moments: Sequence[Mapping[str, Any]], noun: str = "attempt") -> SwimLanes | None:
-    """The same at this moment; never before the newest event, which the database's own clock dated."""
-    now = datetime.now(UTC)
-    return draw(moments, max([now, *(moment["at"] for moment in moments)]), noun)
+def draw_now(moments: Sequence[Mapping[str, Any]], noun: str = "attempt") -> Sequence[SwimLanes]:
+    """The same at this moment, wide and narrow; never before the newest event, which the database's own clock
+    dated."""
+    now = max([datetime.now(UTC), *(moment["at"] for moment in moments)])
+    pictures = (draw(moments, now, noun, shape) for shape in (WIDE, NARROW))
+    return [picture for picture in pictures if picture is not None]
 
 
 def sentence(late: Late, attempts: Sequence[Attempt], noun: str = "attempt") -> str:
@@ -254,14 +278,14 @@ def _instants(attempts: Sequence[Attempt]) -> Iterator[datetime]:
 class _Scale:
     """From instants to places: each gap has a width by the logarithm of its length."""
 
-    def __init__(self, instants: Sequence[datetime]) -> None:
+    def __init__(self, instants: Sequence[datetime], shape: Shape) -> None:
         ordered = sorted(set(instants))
         places = [0.0]
         for before, after in pairwise(ordered):
             places.append(places[-1] + math.log1p((after - before) / timedelta(milliseconds=100)))
-        width = WIDTH - LABEL - RIGHT
+        width = shape.right - shape.left
         self._places = {
-            at: round(LABEL + width * place / (places[-1] or 1.0), 1)
+            at: round(shape.left + width * place / (places[-1] or 1.0), 1)
             for at, place in zip(ordered, places, strict=True)
         }
 

@@ -18,7 +18,7 @@ from fencepost.kernel import _workflow_operator as operator
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel import schedule
 from fencepost_server.console import _timeline as timeline
-from fencepost_server.console._jobs import STATES, JobId, State, searched_argument, told
+from fencepost_server.console._jobs import STATES, JobId, State, searched_argument, told, with_claims
 from fencepost_server.console._read_pool import Row
 from fencepost_server.console.bulk_actions import Act, BulkActions, Choice, Number, add_bulk_actions
 from fencepost_server.console.context import LAST_ID, ConsoleContext, MaybeId, Name, Paged, wanted
@@ -232,14 +232,10 @@ def add_pages(context: ConsoleContext) -> None:
             job_id,
             names,
         )
-        moments = await told(
-            context,
-            await context.reading.rows(
-                "select at, event, actor, token, detail from fencepost.workflow_life(%s, %s)",
-                job_id,
-                LIFE_MAX,
-            ),
+        recorded = await context.reading.rows(
+            "select at, event, actor, token, detail from fencepost.workflow_life(%s, %s)", job_id, LIFE_MAX
         )
+        moments = await told(context, with_claims(recorded))
         begun = min((row["submitted_at"], *(step["at"] for step in steps)))
         spans = timeline.spans(row, steps, waits, children, undo, moments, now)
         described = row["headers"]["workflow"]

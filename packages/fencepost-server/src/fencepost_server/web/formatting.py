@@ -12,6 +12,7 @@ from fencepost_server.web.words import say
 
 NO_FIGURE = "none"
 _BELOW = {"d": "h", "h": "min", "min": "s"}
+_RATES = ((1, "s"), (60, "min"), (3600, "h"))
 
 
 def moment(value: datetime | str | None) -> Markup:
@@ -56,6 +57,14 @@ def duration(seconds: float) -> str:
 def number(value: float | None) -> str:
     """A number with thousands separated, or the sign for no figure."""
     return say(NO_FIGURE) if value is None else f"{value:,}"
+
+
+def rate(per_second: float | None) -> str:
+    """A rate in the unit that makes it one or more: 3.2/s, 45/min, 7/h."""
+    if not per_second:
+        return "0"
+    size, unit = next((one for one in _RATES if per_second * one[0] >= 1), _RATES[-1])
+    return f"{per_second * size:.3g}/{unit}"
 
 
 def quoted(value: Any) -> str:

@@ -16,7 +16,7 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from fencepost_server.web.formatting import link, moment, number, quoted, span
+from fencepost_server.web.formatting import link, moment, number, quoted, rate, span
 from fencepost_server.web.words import (
     Catalogue,
     TemplateWords,
@@ -103,7 +103,9 @@ class Templates:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._environment.filters.update(moment=moment, span=span, number=number, quoted=quoted, **filters)
+        self._environment.filters.update(
+            moment=moment, span=span, number=number, rate=rate, quoted=quoted, **filters
+        )
         cast("dict[str, Any]", self._environment.globals).update(
             paper=paper, link=link, say=shown_word, **names
         )

@@ -17,7 +17,21 @@ async function ask(picture) {
 
 function show(picture, flow) {
   for (const { edge, words } of flow.edges ?? []) {
-    const place = picture.querySelector(`[data-edge="${CSS.escape(edge)}"]`);
-    if (place) place.textContent = words;
+    for (const place of picture.querySelectorAll(`[data-edge="${CSS.escape(edge)}"]`)) write(place, words.split(" · "));
   }
+}
+
+// The lines stand as flow.html has them: beside an arrow that goes down; above and below one that goes to the right.
+function write(place, lines) {
+  const [x, y] = [place.getAttribute("x"), Number(place.getAttribute("y"))];
+  const isDown = place.classList.contains("down");
+  place.replaceChildren(
+    ...lines.map((line, index) => {
+      const part = document.createElementNS(place.namespaceURI, "tspan");
+      part.textContent = line;
+      part.setAttribute("x", x);
+      part.setAttribute("y", y + (isDown ? 4 + 12 * index - 6 * (lines.length - 1) : index && 8 + 12 * index));
+      return part;
+    }),
+  );
 }

@@ -95,10 +95,12 @@ async function again() {
     askFirst(region);
     improve(region);
   }
-  const [age, fresh] = [document.querySelector(".age"), page.querySelector(".age")];
-  if (age && fresh) {
-    age.replaceWith(document.adoptNode(fresh));
-    showTimes(document.querySelector(".age"));
+  // The figures above the lists are as old as these; those with data-live have a stream of their own.
+  for (const selector of [".age", "#headline", ".tiles:not([data-live])"]) {
+    const [old, fresh] = [document.querySelector(selector), page.querySelector(selector)];
+    if (!old || !fresh || old.contains(document.activeElement)) continue;
+    old.replaceWith(document.adoptNode(fresh));
+    showTimes(fresh);
   }
   countSelected();
 }
