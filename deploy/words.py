@@ -170,14 +170,25 @@ def _forms(one: str, many: str | None = None) -> Sequence[str]:
     return (f"{{count}} {one}", f"{{count}} {many or one + 's'}")
 
 
+def translations() -> list[Path]:
+    """The languages that are included."""
+    return sorted(path for path in CATALOGUE.parent.glob("*.json") if path != CATALOGUE)
+
+
 def written(catalogue: dict[str, str]) -> str:
     """The file's text."""
     return json.dumps(catalogue, ensure_ascii=False, indent=1) + "\n"
 
 
 def main() -> int:
-    CATALOGUE.write_text(written(messages()), "utf-8")
-    sys.stdout.write(f"{CATALOGUE.relative_to(ROOT)}: {len(messages())} messages\n")
+    known = messages()
+    CATALOGUE.write_text(written(known), "utf-8")
+    sys.stdout.write(f"{CATALOGUE.relative_to(ROOT)}: {len(known)} messages\n")
+    for path in translations():
+        translated = json.loads(path.read_text("utf-8"))
+        sys.stdout.write(f"{path.name}: {len(translated)} translated, the others are shown in English\n")
+        for message in sorted(translated.keys() - known.keys()):
+            sys.stdout.write(f"{path.name}: no page shows {message!r} any more\n")
     return 0
 
 

@@ -33,3 +33,4 @@ from generate_series(1, current_setting('bench.jobs')::integer) n;
 insert into fencepost.player_audit (player_id, version, at, method, request_id, source, actor, changes)
 select 'player-77', n, clock_timestamp(), case when n % 2 = 0 then 'grant' else 'draw' end, 'r-' || n, 'bench', 'anna', '{"gold": 1}'
 from generate_series(1, current_setting('bench.orders')::integer) n;
+update fencepost.player set version = current_setting('bench.orders')::integer where player_id = 'player-77';

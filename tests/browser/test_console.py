@@ -17,6 +17,7 @@ from tests.integration.console.env import PASSWORD, ConsoleEnv, console
 from tests.integration.console.oidc_double import ADA, PUBLIC_URL, openid_provider, trusting
 from tests.integration.console.page import LISTS
 from tests.integration.console.populated_system import PopulatedSystem, fail, leave_a_report
+from tests.integration.console.test_walk import routes
 from tests.integration.console.watchers import Watchers
 from tests.integration.kernel import workflow_calls
 from tests.integration.kernel.caller import Caller
@@ -61,17 +62,44 @@ def name_of(path: str) -> str:
 
 
 def test_every_page_is_shown_accessible_and_at_home_on_a_phone(visit: Visit, city: PopulatedSystem) -> None:
+    known = routes(visit.env)
+    seen = {route for path in paths(city) for route, form in known.items() if form.fullmatch(path)}
+    assert seen == set(known), "a page of each route"
     for path in paths(city):
-        visit.page.emulate_media(color_scheme="light")
         visit.go(path)
-        visit.shoot(name_of(path))
-        visit.fits_a_phone()
-        visit.is_accessible(dark=True, phone=True)
-        visit.shoot(f"{name_of(path)}-dark")
+        visit.looks(name_of(path))
         # In the viewer's zone, with the exact instant on hover; in lists it is relative.
         for told, expected, instant in visit.page.evaluate(SHOWN):
             assert (told, instant[-6:]) == (expected, "+00:00"), path
     expect(visit.page.locator("#zone")).to_have_text(re.compile("Asia/(Kolkata|Calcutta)"))
+    visit.went_well()
+
+
+def test_an_error_and_an_address_that_is_none_are_pages_too(visit: Visit) -> None:
+    for path, status, name in (
+        ("/console/nothing", 404, "not-found"),
+        ("/console/jobs/999999999", 404, "no-job"),
+        ("/console/jobs?state=odd", 400, "bad-filter"),
+    ):
+        answer = visit.page.goto(path)
+        assert answer is not None
+        assert answer.status == status
+        visit.looks(name)
+        expect(visit.page.get_by_role("alert")).to_be_visible()
+        expect(visit.page.get_by_role("link", name="To the start page")).to_be_visible()
+
+
+def test_the_cross_of_a_refusal_is_seen_on_a_phone(visit: Visit, city: PopulatedSystem) -> None:
+    visit.go(f"/console/jobs/{city.running}")
+    crosses = visit.page.locator(".lane-refused")
+    wide, narrow = crosses.first, crosses.last
+    expect(wide).to_be_visible()
+    expect(narrow).to_be_hidden()
+    visit.page.set_viewport_size({"width": 360, "height": 740})
+    expect(wide).to_be_hidden()
+    place = narrow.bounding_box()
+    assert place is not None
+    assert 0 <= place["x"] <= 360 - place["width"]
     visit.went_well()
 
 

@@ -16,6 +16,7 @@ from playwright.sync_api import Browser, BrowserContext, expect
 
 from fencepost.embedded import Database
 from fencepost_judge import _contests as contests
+from fencepost_judge._access import OPEN_PAGES, PAGES, PAGES_ROOT
 from fencepost_judge._scoreboard import Contest, ContestProblem, Scoring
 from tests.browser.judge_site import JudgeSite, judge_site
 from tests.browser.visit import Guest
@@ -174,42 +175,96 @@ def test_the_scoreboard_shows_what_was_solved(enter: Entering, site: JudgeSite) 
         guest.shoot("judge-scoreboard")
 
 
+FILES = {
+    "attachments/{name}",
+    "statements/{name}",
+    "events",
+    "news",
+    "archive",
+    "report",
+    "sso",
+    "back",
+    "static/{name}",
+}
+"""What the last parts of an address say that is no page."""
+SEEN_ELSEWHERE = {
+    f"{PAGES_ROOT}/{path}"
+    for path in (
+        "contests/{contest}/unverified",
+        "contests/{contest}/balloons",
+        "contests/{contest}/clock",
+        "contests/{contest}/teams",
+        "verifications",
+        "verifications/{job_id}",
+    )
+}
+"""The pages that the test of a contest's day looks at, when there is something on them."""
+
+
+def every_page() -> set[str]:
+    pages = {path for method, path in (*PAGES, *OPEN_PAGES) if method == "GET"}
+    return {path for path in pages if not path.endswith(tuple(FILES))}
+
+
+def runs_of(enter: Entering, job_id: int) -> dict[str, str]:
+    """The pages of runs, which a browser without scripts is led to."""
+    found: dict[str, str] = {}
+    with enter("ada", scripts=False) as guest:
+        for button, route in (
+            ("Run on my input", "custom-runs/{job_id}"),
+            ("Run the samples", "sample-runs"),
+        ):
+            guest.go("/judge/problems/fence-posts")
+            guest.page.get_by_label("Language").select_option("python")
+            guest.page.locator("#code").fill(POSTS)
+            guest.press(button)
+            found[route] = guest.page.url.partition("/judge/")[2]
+        guest.go(f"/judge/submissions/{job_id}")
+        with guest.page.expect_navigation():
+            guest.page.locator("form[action$='/test-runs'] button").first.click()
+        found["submissions/{job_id}/test-runs"] = guest.page.url.partition("/judge/")[2]
+        guest.go(f"/judge/rejudge?submissions={job_id}&reason=why")
+        guest.press("Judge 1 again")
+        found["rejudgings/{generation}"] = guest.page.url.partition("/judge/")[2]
+    return found
+
+
 def test_every_page_is_accessible_in_light_and_dark_and_fits_a_phone(
     enter: Entering, site: JudgeSite
 ) -> None:
     site.call(contests.ask("autumn-icpc", "A", "con", "Is a rest shorter than d given a post?"))
+    right = site.submit("con", code=POSTS)
     job_id = site.submit("con", code=EVIL, contest="autumn-icpc")
     with enter("ada") as guest:
-        page = guest.page
-        guest.go(f"/judge/submissions/{job_id}")
-        expect(page.locator(VERDICT)).to_contain_text("does not compile")
-        paths = [
-            "",
-            f"submissions/{job_id}",
-            f"problems/painted-fence?from={job_id}",
-            "submissions",
-            "contests",
-        ]
-        paths += ["contests/autumn-icpc", "contests/autumn-icpc/scoreboard", "contests/autumn-ioi/scoreboard"]
-        paths += [
-            "contests/autumn-icpc/clarifications",
-            "contest?contest=autumn-icpc",
-            "import",
-            "rejudgings",
-        ]
-        paths += [
-            f"rejudge?submissions={job_id}&reason=why",
-            "workers",
-            "users",
-            "users/con",
-            "account",
-            "login",
-        ]
-        for path in paths:
+        for one, told in ((right, "accepted"), (job_id, "does not compile")):
+            guest.go(f"/judge/submissions/{one}")
+            expect(guest.page.locator(VERDICT)).to_contain_text(told)
+        paths = {
+            "": "",
+            "submissions/{job_id}": f"submissions/{job_id}",
+            "problems/{slug}": f"problems/painted-fence?from={job_id}",
+            "submissions": "submissions",
+            "contests": "contests",
+            "contests/{contest}": "contests/autumn-icpc",
+            "contests/{contest}/scoreboard": "contests/autumn-icpc/scoreboard",
+            "contests/{contest}/clarifications": "contests/autumn-icpc/clarifications",
+            "contest": "contest?contest=autumn-icpc",
+            "import": "import",
+            "rejudgings": "rejudgings",
+            "rejudge": f"rejudge?submissions={job_id}&reason=why",
+            "workers": "workers",
+            "users": "users",
+            "users/{name}": "users/con",
+            "account": "account",
+            "login": "login",
+            **runs_of(enter, right),
+        }
+        shown = {f"{PAGES_ROOT}/{route}".rstrip("/") for route in paths}
+        assert shown | SEEN_ELSEWHERE == every_page()
+        for path in (*paths.values(), "contests/autumn-ioi/scoreboard", f"submissions/{right}"):
             guest.go(f"/judge/{path}".rstrip("/"))
-            guest.is_accessible()
-            guest.fits_a_phone()
-            assert page.evaluate("window.hit") is None
+            guest.looks("judge-" + (re.sub(r"\W+", "-", path.partition("?")[0]) or "problems"))
+            assert guest.page.evaluate("window.hit") is None
 
 
 def test_the_pages_of_a_contest_s_day_work_and_are_accessible(
@@ -234,20 +289,20 @@ def test_the_pages_of_a_contest_s_day_work_and_are_accessible(
         page.get_by_label("Note").fill("It forgets the last post.")
         guest.press("Keep the note")
         expect(page.get_by_text("It forgets the last post.")).to_be_visible()
-        looked_at(guest, "judge-notes")
+        guest.looks("judge-notes")
 
         guest.go(f"{home}/unverified")
-        looked_at(guest, "judge-verify")
+        guest.looks("judge-verify")
         row = page.get_by_role("row").filter(has=page.get_by_role("link", name=str(right), exact=True))
         with page.expect_navigation():
             row.get_by_role("button", name="Verify AC").click()
         expect(row).to_have_count(0)
 
         guest.go(f"{home}/balloons")
-        looked_at(guest, "judge-balloons")
+        guest.looks("judge-balloons")
         guest.press("Delivered")
         expect(page.get_by_role("region", name="Delivered")).to_contain_text("jo")
-        looked_at(guest, "judge-balloons-delivered")
+        guest.looks("judge-balloons-delivered")
 
         guest.go(f"{home}/clock")
         minute = datetime.fromisoformat(page.get_by_label("From (UTC)").input_value())
@@ -256,10 +311,10 @@ def test_the_pages_of_a_contest_s_day_work_and_are_accessible(
         page.get_by_label("Reason").fill("The power failed.")
         guest.press("Remove the interval")
         expect(page.get_by_text("The contest ends 0:05:00 later")).to_be_visible()
-        looked_at(guest, "judge-clock-question")
+        guest.looks("judge-clock-question")
         guest.press("Remove the interval")
         expect(page.get_by_role("region", name="Intervals")).to_contain_text("The power failed.")
-        looked_at(guest, "judge-clock")
+        guest.looks("judge-clock")
         with page.expect_download() as loading:
             page.get_by_role("link", name="Download the archive").click()
         assert "scoreboard.json" in zipfile.ZipFile(loading.value.path()).namelist()
@@ -267,9 +322,9 @@ def test_the_pages_of_a_contest_s_day_work_and_are_accessible(
         guest.go(f"{home}/clarifications")
         page.get_by_label("Text").fill("There is coffee.")
         guest.press("Tell")
-        looked_at(guest, "judge-announcements")
+        guest.looks("judge-announcements")
         guest.go(f"{home}/teams")
-        looked_at(guest, "judge-teams")
+        guest.looks("judge-teams")
 
         guest.go("/judge/import")
         page.get_by_label("Package, a zip").set_input_files(package)
@@ -277,22 +332,16 @@ def test_the_pages_of_a_contest_s_day_work_and_are_accessible(
         page.wait_for_url(re.compile(r"/judge/verifications/\d+$"))
         expect(page.get_by_role("link", name="Report as Markdown")).to_be_visible()
         expect(page.get_by_role("table")).to_contain_text("silent.py3")
-        looked_at(guest, "judge-verification")
+        guest.looks("judge-verification")
         guest.go("/judge/verifications")
-        looked_at(guest, "judge-verifications")
+        guest.looks("judge-verifications")
 
     with enter("con") as guest:
         guest.go(home)
         expect(guest.page.locator("[data-badge]")).to_contain_text("1")
         guest.go("/judge/problems/fence-posts?contest=autumn-icpc")
         expect(guest.page.locator(".countdown")).to_contain_text(":")
-        looked_at(guest, "judge-contest-editor")
+        guest.looks("judge-contest-editor")
         guest.go("/judge/login")
         expect(guest.page.get_by_role("link", name="Single sign-on")).to_be_visible()
-        looked_at(guest, "judge-sign-on")
-
-
-def looked_at(guest: Guest, name: str) -> None:
-    guest.shoot(name)
-    guest.is_accessible()
-    guest.fits_a_phone()
+        guest.looks("judge-sign-on")

@@ -17,6 +17,10 @@ RULES = {
     "runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]},
     "resultTypes": ["violations"],
 }
+# Lists whose cells need more room than they have.
+CUT_OFF = """() => [...document.querySelectorAll(".scroll:not(.timeline, details *)")]
+  .filter((region) => region.scrollWidth > region.clientWidth + 1)
+  .map((region) => `${region.getAttribute("aria-label")}: ${region.scrollWidth} in ${region.clientWidth}`)"""
 # Cells that hold words and are so narrow that every word is broken.
 SQUEEZED = """() => [...document.querySelectorAll("td, tbody th")]
   .filter((cell) => cell.innerText.trim().length > 12 && cell.offsetWidth > 0 && cell.offsetWidth < 64)
@@ -73,6 +77,20 @@ class Guest:
         self.page.keyboard.press("Enter")
         dialog.wait_for(state="detached")
 
+    def shows_all(self) -> None:
+        """No list or drawing is wider than its place: a button at its right would not be seen."""
+        assert self.page.evaluate(CUT_OFF) == [], self.page.url
+
+    def looks(self, name: str) -> None:
+        """In light, in dark and on a phone: leaves a picture of each, is accessible, and cuts nothing off."""
+        self.page.emulate_media(color_scheme="light")
+        self.shoot(name)
+        self.shows_all()
+        self.is_accessible(dark=True, phone=True)
+        self.shoot(f"{name}-dark")
+        self.page.emulate_media(color_scheme="light")
+        self.fits_a_phone(name)
+
     def shoot(self, name: str) -> None:
         if self.shots is not None:
             self.page.screenshot(path=self.shots / f"{name}.png", full_page=True, timeout=SHOT_MS)
@@ -93,14 +111,18 @@ class Guest:
             self.page.emulate_media(color_scheme="dark")
             self._accept(self.page.evaluate(FIND, CONTRAST))
 
-    def fits_a_phone(self) -> None:
-        """At 360 pixels nothing makes the page itself scroll sideways, and what is in a table can be read."""
+    def fits_a_phone(self, name: str = "") -> None:
+        """At 360 pixels nothing makes the page itself scroll sideways, and what is in a table can be read.
+        With a name it leaves a picture."""
         before = self.page.viewport_size
         self.page.set_viewport_size(PHONE)
         wide = self.page.evaluate(
             "document.documentElement.scrollWidth - document.documentElement.clientWidth"
         )
         assert wide <= 0, (self.page.url, wide)
+        if name:
+            self.shows_all()
+            self.shoot(f"{name}-phone")
         squeezed = self.page.evaluate(SQUEEZED)
         assert squeezed == [], (self.page.url, squeezed)
         assert before is not None

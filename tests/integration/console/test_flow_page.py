@@ -1,5 +1,6 @@
 """The page of one flow: its graph with what flows over each edge, its tasks and its dead letters."""
 
+import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -37,7 +38,9 @@ def test_rates_and_dead_letters_are_on_the_page_and_in_the_api(env: ConsoleEnv) 
         facts = client.get("/api/flows/shop-1").json()
 
     assert page.status_code == 200
-    assert "1,500/s · 7 wait · 25% busy" in page.text
+    lines = re.findall(r"<tspan[^>]*>([^<]*)</tspan>", page.text)
+    # Wide, and for a phone.
+    assert lines == ["1,500/s", "7 wait", "25% busy", "12/s"] * 2
     assert "&lt;b&gt;x" in page.text
     assert [(edge["edge"], edge["words"]) for edge in facts["edges"]] == [
         ("0-1", "1,500/s · 7 wait · 25% busy"),

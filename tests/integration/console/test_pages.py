@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from fencepost.embedded import Database
 from fencepost.kernel import drivers
 from fencepost.kernel import job as kernel_job
@@ -165,6 +167,8 @@ def test_refusals_are_listed_by_kind_reason_noun_and_time(env: ConsoleEnv) -> No
         assert kinds["late"] >= 1
         page = client.get("/console").text
         assert f'data-figure="late_writes">{kinds["late"]}</a>' in page
+        page = client.get("/console/refusals").text
+        assert re.search(rf"{kinds['late']} late writes? stopped in 24 hours", page)
 
 
 def fp_calls_late(env: ConsoleEnv, job_id: int) -> None:
@@ -198,6 +202,8 @@ def test_a_filter_with_every_field_left_empty_shows_everything(env: ConsoleEnv) 
 def test_a_failed_try_shows_its_traceback(env: ConsoleEnv) -> None:
     crowd = Watchers(env.database)
     with env.database.connect() as connection:
+        drivers.run(connection, kernel_job.claim(crowd.waiting, "w"))
+        drivers.run(connection, kernel_job.leave_many([kernel_job.Leave(crowd.waiting, 1, "release")], "w"))
         running = drivers.run(connection, kernel_job.claim(crowd.waiting, "w"))
         failed = kernel_job.Leave(
             crowd.waiting, running.attempt, "retry", "no", 60, "Traceback:\n  <b>bold</b>"
@@ -206,6 +212,13 @@ def test_a_failed_try_shows_its_traceback(env: ConsoleEnv) -> None:
     with env.visitor(Role.VIEWER) as client:
         life = client.get(f"/api/jobs/{crowd.waiting}").json()["life"]
         page = client.get(f"/console/jobs/{crowd.waiting}").text
+    assert [(one["event"], one["token"]) for one in life if one["actor"] == "w"] == [
+        ("claimed", 1),
+        ("released", 1),
+        ("claimed", 2),
+        ("failed", 2),
+        ("dead", 2),
+    ], "each claim, also that of an attempt that has ended"
     [moment] = [one for one in life if one["event"] == "failed"]
     assert (moment["traceback"], moment["detail"]["try"]) == ("Traceback:\n  <b>bold</b>", 1)
     assert '<pre class="error">Traceback:\n  &lt;b&gt;bold&lt;/b&gt;</pre>' in page

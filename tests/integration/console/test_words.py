@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.words import CATALOGUE, messages, written
+from deploy.words import CATALOGUE, messages, translations, written
 from fencepost.embedded import Database
 from fencepost_server.console._role import Role
 from fencepost_server.console._settings import ConsoleSettings
@@ -106,6 +106,12 @@ def test_the_catalogue_has_exactly_the_messages_that_there_are() -> None:
     assert CATALOGUE.read_text("utf-8") == written(messages()), "run `make references`"
 
 
+def test_a_translation_has_no_message_that_no_page_shows() -> None:
+    known = messages().keys()
+    stale = {path.name: sorted(json.loads(path.read_text("utf-8")).keys() - known) for path in translations()}
+    assert stale == {"de.json": []}
+
+
 def test_a_visitor_reads_the_language_that_his_browser_asks_for(database: Database) -> None:
     with console(database) as env, env.visitor(Role.VIEWER) as client:
 
@@ -119,4 +125,15 @@ def test_a_visitor_reads_the_language_that_his_browser_asks_for(database: Databa
         assert title("de-AT,de;q=0.9,en;q=0.5") == ("de", "Warteschlangen")
         assert title("fr, en;q=0.5, de;q=0.1") == ("en", "Queues")
         assert title("xx") == title("") == ("en", "Queues")
+        german = client.get("/console/refusals", headers={"accept-language": "de"}).text
+        assert "0 verspätete Schreibzugriffe in 24 Stunden abgewiesen" in german
         assert client.get("/api/queues", headers={"accept-language": "de"}).status_code == 200
+
+
+def test_what_a_translation_lacks_is_shown_in_english(database: Database, tmp_path: Path) -> None:
+    (tmp_path / "xx.json").write_text('{"Queues": "QUEUES"}', "utf-8")
+    settings = ConsoleSettings(language="xx", words=tmp_path)
+    with console(database, settings) as env, env.visitor(Role.VIEWER) as client:
+        page = client.get("/console/queues").text
+    assert "<h1>QUEUES</h1>" in page
+    assert "No queue was used lately." in page

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -95,7 +96,16 @@ def test_a_page_tells_steps_failures_refusals_and_what_is_waited_for(env: Consol
     assert sorted(refused) == ["refused:duplicate", "refused:mismatch", "refused:stale_attempt"]
     [traceback] = [moment["traceback"] for moment in told["life"] if moment["traceback"]]
     assert traceback.endswith("ValueError: no")
-    for words in ("attempt 1 failed", "refused: ship", "approve", "Traceback (most recent call last)"):
+    assert len(re.findall('class="lane-refused"', page.text)) == 2 * 3, (
+        "each in the wide picture and in the narrow"
+    )
+    for words in (
+        "tried to step at",
+        "attempt 1 failed",
+        "refused: ship",
+        "approve",
+        "Traceback (most recent call last)",
+    ):
         assert words in page.text, words
     assert "Emit approve" not in page.text, "a viewer decides nothing"
     assert Page(page.text).bare_instants == []

@@ -1,6 +1,18 @@
 """A flow's graph as boxes and arrows."""
 
-from fencepost_server.console._graph import CHARACTER_WIDTH, GAP_X, PADDING, WIDTH_MAX, edge_words, lay_out
+from typing import Any
+
+from fencepost_server.console._graph import (
+    BOX_HEIGHT,
+    CHARACTER_WIDTH,
+    GAP_X,
+    PADDING,
+    PAGE_WIDTH,
+    WIDTH_MAX,
+    draw,
+    edge_words,
+    lay_out,
+)
 
 
 def test_boxes_stand_right_of_what_they_read_from() -> None:
@@ -61,3 +73,29 @@ def test_a_box_that_holds_a_failing_step_is_marked_and_every_name_fits_its_box()
     assert box.width == WIDTH_MAX
     assert len(box.name) * CHARACTER_WIDTH + PADDING <= box.width
     assert box.name.endswith("…")
+
+
+def test_a_graph_that_goes_down_has_a_row_for_each_step_and_no_boxes_that_meet() -> None:
+    branching = {"nodes": CHAIN["nodes"], "edges": [[0, 1], [1, 2], [1, 3], [2, 4], [3, 4]]}
+    graph = lay_out(branching, down=True)
+    rows = [box.y for box in graph.boxes]
+    assert rows == sorted(rows)
+    assert rows[2] == rows[3]
+    left, right = graph.boxes[2:4]
+    assert left.x + left.width < right.x
+    assert all(box.x >= 0 and box.x + box.width <= graph.width for box in graph.boxes)
+    assert graph.height == rows[-1] + BOX_HEIGHT
+    assert all(arrow.is_down for arrow in graph.arrows)
+
+
+def test_a_graph_that_is_wider_than_the_page_goes_down() -> None:
+    def graph_of(count: int) -> dict[str, Any]:
+        nodes = [{"name": f"key_by-{number}", "kind": "key_by"} for number in range(count)]
+        return {"nodes": nodes, "edges": [[number, number + 1] for number in range(count - 1)]}
+
+    short, narrow = draw(graph_of(3))
+    assert short.width > narrow.width
+    assert not short.arrows[0].is_down
+    long, phone = draw(graph_of(20))
+    assert long == phone
+    assert long.width <= WIDTH_MAX < PAGE_WIDTH

@@ -1,7 +1,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from fencepost_server.console._swim_lanes import LANES_MAX, draw, short_name
+from fencepost_server.console._swim_lanes import LANES_MAX, NARROW, draw, short_name
 
 START = datetime(2026, 3, 1, 21, 50, 40, tzinfo=UTC)
 A, B = "worker@vm:4021:1710731bef9d", "worker@vm:4023:668a52b16109"
@@ -130,3 +130,14 @@ def test_a_short_name_leaves_out_the_boot_id_and_nothing_else() -> None:
     assert short_name(A) == "worker@vm:4021"
     assert short_name("a/boot-1") == "a/boot-1"
     assert short_name("host:80") == "host:80"
+
+
+def test_the_picture_for_a_phone_shows_the_same_within_its_width() -> None:
+    wide, narrow = draw(ZOMBIE, at(60)), draw(ZOMBIE, at(60), shape=NARROW)
+
+    assert wide is not None
+    assert narrow is not None
+    assert narrow.sentences == wide.sentences
+    assert narrow.summary == wide.summary
+    [cross] = narrow.lanes[0].marks
+    assert NARROW.left < cross.x <= NARROW.right < NARROW.width

@@ -55,6 +55,7 @@ _ORDERS = Listing(
         "last_error": "text",
     },
     searched=("key", "broker", "account", "symbol", "last_error"),
+    weight=2,
 )
 OrderId = Annotated[int, Path(ge=1, le=9_223_372_036_854_775_807)]
 BrokerName = Annotated[str, Path(min_length=1, max_length=64, pattern=r"^[^\x00/]+$")]

@@ -16,6 +16,8 @@ from fencepost_server.web.words import say
 
 PlayerId = Annotated[str, Path(min_length=1, max_length=256, pattern=r"^[^\x00]+$")]
 INVENTORY_MAX = 500
+COMPARED_MAX = 1000
+"""The changes that a page compares with the inventory without being asked: it reads each of them."""
 _PLAYERS = Listing(
     table="players",
     sql="select player_id from fencepost.player_ids(%(after)s::text, %(limit)s::integer)",
@@ -49,7 +51,8 @@ class PlayerQuery(ListQuery):
 
 
 class HistoryQuery(Paged):
-    pass
+    compare: bool = False
+    """Compare the whole history with the inventory, however long it is."""
 
 
 def _add(context: ConsoleContext) -> None:
@@ -77,8 +80,12 @@ def _add(context: ConsoleContext) -> None:
             INVENTORY_MAX,
         )
         history = await context.lists.read(_HISTORY, query, query.limit, {"player_id": player_id})
-        disagreements = await context.reading.rows(
-            "select * from fencepost.player_audit_check(%s)", player_id
+        # Each change raises the version by one.
+        is_compared = query.compare or row["version"] <= COMPARED_MAX
+        disagreements = (
+            await context.reading.rows("select * from fencepost.player_audit_check(%s)", player_id)
+            if is_compared
+            else ()
         )
         return PageData(
             {
@@ -87,6 +94,7 @@ def _add(context: ConsoleContext) -> None:
                 "inventory": inventory,
                 "inventory_most": INVENTORY_MAX,
                 "history": history.rows,
+                "is_compared": is_compared,
                 "disagreements": disagreements,
                 **history.next,
             },

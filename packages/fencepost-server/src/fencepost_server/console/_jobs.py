@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Annotated, Any, Literal, cast
 
 from fastapi import Path, Query, Request
@@ -13,6 +12,7 @@ from pydantic import Field
 from fencepost.errors import InvalidInput, NotFound
 from fencepost.kernel.call import document
 from fencepost_server.console._read_pool import Row
+from fencepost_server.console._swim_lanes import instant
 from fencepost_server.console.context import ConsoleContext, MaybeId, Name, Paged, wanted
 from fencepost_server.console.listing import Listing
 from fencepost_server.console.page_data import PageData
@@ -234,14 +234,12 @@ async def life(context: ConsoleContext, subject: str) -> list[dict[str, Any]]:
 
 
 def with_claims(moments: Sequence[Row]) -> list[Row]:
-    """A history with each claim in its place. A claim is recorded when its attempt has ended: before that, and
-    of the last attempt, the job's own row has it."""
+    """A history with each claim in its place: that of an attempt that has ended is recorded with its end."""
     known = {moment["token"] for moment in moments if moment["event"] == "claimed"}
     claims: dict[int, Row] = {}
     for moment in moments:
-        claimed_at, token = moment["detail"].get("claimed_at"), moment["token"]
-        if isinstance(claimed_at, str) and token is not None and token not in known:
-            at = datetime.fromisoformat(claimed_at)
+        at, token = instant(moment["detail"].get("claimed_at")), moment["token"]
+        if at is not None and token is not None and token not in known:
             claim = {"at": at, "event": "claimed", "actor": moment["actor"], "token": token, "detail": {}}
             claims.setdefault(token, claim)
     return sorted([*moments, *claims.values()], key=lambda moment: moment["at"])

@@ -211,24 +211,24 @@ def _attempts(moments: Sequence[Mapping[str, Any]]) -> list[Attempt]:
             continue
         match event:
             case "claimed" | "acquired" | "held":
-                found.setdefault(token, Attempt(owner, token, _instant(detail.get("acquired_at")) or at))
+                found.setdefault(token, Attempt(owner, token, instant(detail.get("acquired_at")) or at))
             case "taken_over":
                 before = found.setdefault(
                     detail.get("from_token") or 0,
                     Attempt(str(detail.get("from")), detail.get("from_token") or 0, at),
                 )
                 before.end, before.how = at, "lost"
-                before.known_until = _instant(detail.get("expired_at"))
+                before.known_until = instant(detail.get("expired_at"))
                 found[token] = Attempt(owner, token, at)
             case "lost" | "failed" | "released" | "buried" | "finished" | "dead" | "cancelled":
-                start = _instant(detail.get("claimed_at"))
+                start = instant(detail.get("claimed_at"))
                 if token not in found and start is None and event in ("dead", "cancelled", "released"):
                     # It ended without ever having been held by this owner.
                     continue
                 one = found.setdefault(token, Attempt(owner, token, start or at))
                 one.end, one.how = at, event
                 if event == "lost":
-                    one.known_until = _instant(detail.get("expired_at"))
+                    one.known_until = instant(detail.get("expired_at"))
             case _:
                 pass
     return sorted(found.values(), key=lambda one: (one.start, one.token))
@@ -293,8 +293,13 @@ class _Scale:
         return self._places[at]
 
 
-def _instant(value: object) -> datetime | None:
-    return datetime.fromisoformat(value) if isinstance(value, str) else None
+def instant(stored: object) -> datetime | None:
+    """A time from a JSON document; None for anything else that stands in its place."""
+    try:
+        found = datetime.fromisoformat(str(stored))
+    except ValueError:
+        return None
+    return found if found.tzinfo else None
 
 
 def _clock(at: datetime) -> str:

@@ -14,6 +14,7 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Any, Literal
 
+from fencepost_server.console._swim_lanes import instant
 from fencepost_server.web.formatting import duration
 from fencepost_server.web.words import say
 
@@ -83,7 +84,7 @@ def spans(
     claimed: dict[int, datetime] = {}
     found: list[TimelineSpan] = []
     for moment in life:
-        if (began := _instant(moment["detail"].get("claimed_at"))) is not None:
+        if (began := instant(moment["detail"].get("claimed_at"))) is not None:
             claimed[moment["token"]] = began
         if (span := _moment(moment)) is not None:
             found.append(span)
@@ -136,7 +137,7 @@ def _steps(
         is_open = False
         match one["what"]:
             case "sleep":
-                start, end = at, _instant(one["result"]) or at
+                start, end = at, instant(one["result"]) or at
                 is_open = end > now
                 words = f"{duration((end - at).total_seconds())}"
             case "spawn":
@@ -167,7 +168,7 @@ def _moment(moment: Mapping[str, Any]) -> TimelineSpan | None:
             "refused", say("refused: {step}", step=step).rstrip(": "), at, at, event.removeprefix("refused:")
         )
     if event in _ENDED_BADLY:
-        start = min(_instant(detail.get("claimed_at")) or at, at)
+        start = min(instant(detail.get("claimed_at")) or at, at)
         return TimelineSpan(
             "failed",
             say("attempt {token} {event}", token=moment["token"], event=event),
@@ -178,15 +179,6 @@ def _moment(moment: Mapping[str, Any]) -> TimelineSpan | None:
     if event in _DECIDED:
         return TimelineSpan("decided", event.replace("_", " "), at, at, moment["actor"] or "")
     return None
-
-
-def _instant(stored: object) -> datetime | None:
-    """A time from a JSON document; None for anything else that stands in its place."""
-    try:
-        found = datetime.fromisoformat(str(stored))
-    except ValueError:
-        return None
-    return found if found.tzinfo else None
 
 
 def _left(deadline: datetime, now: datetime) -> str:

@@ -56,6 +56,7 @@ _WORKFLOWS = Listing(
         "error": "text",
     },
     searched=("name", "state", "error", "waits::text"),
+    weight=2,
 )
 _STEPS = Listing(
     table="steps",

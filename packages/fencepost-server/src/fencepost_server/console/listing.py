@@ -97,6 +97,8 @@ class Listing:
     """What it can be sorted by, and the key."""
     searched: Sequence[LiteralString] = ()
     """The columns in which a part of a text is looked for."""
+    weight: int = 1
+    """How much more a row costs than one of a plain table: the window has so many times fewer rows."""
 
     def state(self, sort: str | None) -> str | None:
         """The column that a request sorts this list by, or None for its natural order."""
@@ -183,19 +185,20 @@ class Lists:
         self, listing: Listing, given: dict[str, Any], limit: int, ids: Ids | None, order: _Order
     ) -> ListPage:
         is_cut, following = False, None
+        most = max(limit, self._window // listing.weight)
         if ids is not None:
-            found, following = await ids(given[listing.positions[0]], self._window)
+            found, following = await ids(given[listing.positions[0]], most)
             given, is_cut = {**given, "ids": list(found)}, following is not None
         statement, values = order.statement()
         try:
             found_rows = await self._reading.named_rows(
-                statement, {**given, **values, "limit": self._window, "_rows": limit}
+                statement, {**given, **values, "limit": most, "_rows": limit}
             )
         except pg.DataError:
             # A value of `onward` that is none of its column's type.
             raise InvalidInput(_NO_PLACE, field="onward") from None
         if ids is None:
-            is_cut = found_rows[0]["_looked"] >= self._window
+            is_cut = found_rows[0]["_looked"] >= most
         last = found_rows[0]["_last"]
         rows = [
             {name: value for name, value in row.items() if name not in ("_looked", "_last", "_is_row")}
@@ -213,7 +216,7 @@ class Lists:
             onward = {listing.positions[0]: following}
         else:
             onward = dict(zip(listing.positions, json.loads(last), strict=True))
-        window = self._window if is_cut else None
+        window = most if is_cut else None
         return ListPage(
             rows, ListState(listing.columns, order.sort, window, onward, positions=listing.positions)
         )

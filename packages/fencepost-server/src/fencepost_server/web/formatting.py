@@ -64,7 +64,8 @@ def rate(per_second: float | None) -> str:
     if not per_second:
         return "0"
     size, unit = next((one for one in _RATES if per_second * one[0] >= 1), _RATES[-1])
-    return f"{per_second * size:.3g}/{unit}"
+    count = per_second * size
+    return f"{count:,.0f}/{unit}" if count >= 100 else f"{count:.3g}/{unit}"
 
 
 def quoted(value: Any) -> str:
