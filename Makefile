@@ -81,9 +81,10 @@ check: $(READY) ## ruff (with bandit's rules), mypy, pyright, import contracts, 
 docs: $(READY) ## the documentation as a site in dist/docs, with every broken link an error; `fencepost docs` shows it
 	@$(BIN)/python -m docs.site
 
-references: $(READY) ## write the pages that come from code, the index of each folder of docs, and the catalogue of the console's words
+references: $(READY) ## write the pages that come from code, the index of each folder of docs, the catalogue of the console's words, and the README's picture
 	@$(BIN)/python -m docs.site.references
 	@$(BIN)/python deploy/words.py
+	@$(BIN)/python deploy/refusal_picture.py
 
 audit: $(READY) ## known vulnerabilities of the dependencies, as far as the package registry reports them
 	@$(BIN)/python .ci/audit.py

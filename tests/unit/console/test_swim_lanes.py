@@ -1,6 +1,8 @@
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from deploy.refusal_picture import PICTURE, RUN, drawn
 from fencepost_server.console._swim_lanes import LANES_MAX, NARROW, draw, short_name
 
 START = datetime(2026, 3, 1, 21, 50, 40, tzinfo=UTC)
@@ -141,3 +143,8 @@ def test_the_picture_for_a_phone_shows_the_same_within_its_width() -> None:
     assert narrow.summary == wide.summary
     [cross] = narrow.lanes[0].marks
     assert NARROW.left < cross.x <= NARROW.right < NARROW.width
+
+
+def test_the_picture_of_the_readme_is_drawn_from_a_real_run() -> None:
+    assert PICTURE.read_text("utf-8") == drawn(json.loads(RUN.read_text("utf-8"))), "run `make references`"
+    assert "tried to renew at" in PICTURE.read_text("utf-8")
