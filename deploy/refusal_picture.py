@@ -19,6 +19,8 @@ from fencepost_server.console._swim_lanes import WIDE, SwimLanes, draw
 
 PICTURES = Path(__file__).parent.parent / "docs/pictures"
 RUN, PICTURE = PICTURES / "refusal.json", PICTURES / "refusal.svg"
+FONT = 'font-family="ui-sans-serif, system-ui, sans-serif" font-size="13"'
+NAMED = 'role="img" aria-labelledby="t d"'
 LINE_HEIGHT, LINE_CHARACTERS, MARGIN = 19, 108, 14
 STYLE = """
     .card { fill: #fff; stroke: #d5dbe0 } .ink { fill: #16202a; font-weight: 600 } .faint { fill: #55636f }
@@ -38,12 +40,12 @@ def drawn(run: dict[str, Any]) -> str:
     """The picture's text."""
     life = [{**moment, "at": datetime.fromisoformat(moment["at"])} for moment in run["life"]]
     picture = draw(life, life[-1]["at"])
-    assert picture is not None, "something was held in the run"
+    if picture is None:
+        raise SystemExit(f"In the run of {RUN} nothing was held.")
     told = [line for sentence in picture.sentences for line in wrap(sentence, LINE_CHARACTERS)]
     height = round(picture.height + len(told) * LINE_HEIGHT + MARGIN)
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDE.width:.0f} {height}" role="img"'
-        ' aria-labelledby="t d" font-family="ui-sans-serif, system-ui, sans-serif" font-size="13">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDE.width:.0f} {height}" {FONT} {NAMED}>',
         '  <title id="t">A late write is refused</title>',
         f'  <desc id="d">{escape(" ".join(picture.sentences))}</desc>',
         f"  <style>{STYLE}  </style>",
