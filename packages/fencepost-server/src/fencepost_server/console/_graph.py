@@ -64,13 +64,12 @@ class Graph:
     """How many nodes are not drawn by themselves."""
 
 
-def draw(
-    picture: Mapping[str, Any], *, failing: Collection[str] = (), fold: bool = True
-) -> tuple[Graph, Graph]:
-    """The graph for a wide page, and for a phone."""
+def draw(picture: Mapping[str, Any], *, failing: Collection[str] = (), fold: bool = True) -> Sequence[Graph]:
+    """The graph for a wide page and for a phone, or the one that is for both."""
     wide = lay_out(picture, failing=failing, fold=fold)
     narrow = lay_out(picture, failing=failing, fold=fold, down=True)
-    return (narrow if wide.width > PAGE_WIDTH and narrow.width < wide.width else wide), narrow
+    is_too_wide = wide.width > PAGE_WIDTH and narrow.width < wide.width
+    return (narrow,) if is_too_wide else (wide, narrow)
 
 
 def lay_out(
