@@ -240,7 +240,13 @@ def with_claims(moments: Sequence[Row]) -> list[Row]:
     for moment in moments:
         at, token = instant(moment["detail"].get("claimed_at")), moment["token"]
         if at is not None and token is not None and token not in known:
-            claim = {"at": at, "event": "claimed", "actor": moment["actor"], "token": token, "detail": {}}
+            claim: Row = {
+                "at": at,
+                "event": "claimed",
+                "actor": moment["actor"],
+                "token": token,
+                "detail": {},
+            }
             claims.setdefault(token, claim)
     return sorted([*moments, *claims.values()], key=lambda moment: moment["at"])
 
