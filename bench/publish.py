@@ -32,7 +32,6 @@ PAGE_OF: Mapping[str, str] = {
     "players": "players-performance.md",
     "nonces": "nonces-performance.md",
     "judge": "judge-performance.md",
-    "console": "console-performance.md",
     "workflows": "workflows-performance.md",
     "zombies": "zombies.md",
     "storm-orders": "storms.md",
