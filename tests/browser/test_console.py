@@ -75,6 +75,12 @@ def test_every_page_is_shown_accessible_and_at_home_on_a_phone(visit: Visit, cit
     visit.went_well()
 
 
+def test_no_list_is_wider_than_its_place(visit: Visit, city: PopulatedSystem) -> None:
+    for path in ("queues", "jobs", "batches", "workflows", "dead", "schedules", "leases", "outbox"):
+        visit.go(f"/console/{path}")
+        visit.shows_all()
+
+
 def test_an_error_is_a_page_too(visit: Visit) -> None:
     answer = visit.page.goto("/console/nothing")
     assert answer is not None
