@@ -6,10 +6,14 @@ import pytest
 
 from fencepost.client import Fencepost
 from fencepost.embedded import Database
+from fencepost.jobs._dispatcher import Dispatcher
 from fencepost.jobs._fetcher import Fetcher
+from fencepost.jobs._metrics import JobMetrics
+from fencepost.jobs._redis_health import RedisHealth
 from fencepost.jobs.job import Job
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel.call import Json
+from fencepost.metrics import Metrics
 from fencepost.testing import at_crash_point
 from tests.integration.jobs.harness import JobHarness, quick
 
@@ -51,6 +55,34 @@ async def test_an_idle_worker_claims_a_job_without_a_stream(harness: JobHarness)
 
     assert len(ran) == 4
     assert driven(harness) == before
+
+
+async def test_a_job_that_is_committed_between_claim_and_look_is_claimed_and_not_dispatched(
+    harness: JobHarness, redis_url: str
+) -> None:
+    claims = 0
+
+    async def on_notice(_queue: str) -> tuple[int, int]:
+        nonlocal claims
+        claims += 1
+        if claims == 1:
+            await submit(harness)
+            return 0, MOST
+        answers = await harness.fp.run(kernel_job.claim_by_priority("default", "me", MOST, dispatched=False))
+        return len(answers), MOST
+
+    metrics = JobMetrics.on(Metrics())
+    redis = RedisHealth(redis_url, metrics, NOTIFIED, reply_seconds=5)
+    await redis.probe()
+    try:
+        dispatcher = Dispatcher("default", harness.fp, redis, metrics, NOTIFIED, on_notice=on_notice)
+        await dispatcher.tick()
+    finally:
+        await redis.close()
+
+    assert claims == 2
+    assert harness.entries() == 0
+    assert harness.rows("select count(*) from fencepost.job_running") == [(1,)]
 
 
 async def test_what_it_does_not_claim_goes_into_the_streams(harness: JobHarness) -> None:

@@ -120,7 +120,11 @@ class Dispatcher:
         if claimed:
             return True
         pending = (await self._next_due()).pending
-        return pending is None or pending > 0
+        if pending is None or pending > 0:
+            return True
+        # Committed between the claim and this look, most likely: the worker is idle still.
+        claimed, asked = await self._on_notice(self._queue)
+        return 0 < claimed < asked
 
     async def _has_fellows(self, streams: Streams) -> bool:
         """Whether any other worker reads the streams."""
