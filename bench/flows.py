@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
-from bench import flows_endurance, flows_env, flows_latency, flows_state
+from bench import flows_endurance, flows_env, flows_latency, flows_state, flows_state_disk
 from bench.bench_server import server_facts
 from bench.flows_peers import measured_peers
 from bench.report import Goal, Report, Row, machine
@@ -43,8 +43,9 @@ def run(*, quick: bool) -> Report:
     rows += measured_peers(count, quick=quick)
     _console.print("state that expires", highlight=False)
     states, flat = flows_state.measure(quick=quick)
-    found = [*goals(rows), *soon, *flat, *endurance.goals]
-    return Report("flows", quick, [*rows, *landed, *states, *endurance.rows], found, facts)
+    on_disk, recovered = flows_state_disk.measure(quick=quick)
+    found = [*goals(rows), *soon, *flat, *recovered, *endurance.goals]
+    return Report("flows", quick, [*rows, *landed, *states, *on_disk, *endurance.rows], found, facts)
 
 
 @dataclass(frozen=True, slots=True)
