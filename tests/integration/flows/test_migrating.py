@@ -3,7 +3,10 @@
 import asyncio
 import json
 from collections import Counter
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from fencepost.flows import Flow
 from fencepost.flows.sinks.postgres import PostgresUpsert
@@ -36,7 +39,11 @@ def flow(version: int) -> Flow:
     return counts.sink(PostgresUpsert("total", ["key"], ["value"]))
 
 
-async def test_state_is_migrated_while_the_flow_runs(harness: FlowHarness) -> None:
+@pytest.mark.parametrize("place", ["in memory", "on disk"])
+async def test_state_is_migrated_while_the_flow_runs(
+    harness: FlowHarness, tmp_path: Path, place: str
+) -> None:
+    settings = {"state_dir": str(tmp_path)} if place == "on disk" else {}
     expected: Counter[str] = Counter()
 
     def send(count: int) -> None:
@@ -52,18 +59,18 @@ async def test_state_is_migrated_while_the_flow_runs(harness: FlowHarness) -> No
         return dict(harness.rows("select key, value from total"))
 
     stop = asyncio.Event()
-    old = asyncio.create_task(harness.worker(flow(1)).run(stop))
+    old = asyncio.create_task(harness.worker(flow(1), **settings).run(stop))
     send(40)
     await harness.until(lambda: totals() == expected)
     # Changes with removals behind the whole state.
     send(40)
     await harness.until(lambda: totals() == expected)
-    async with harness.running(harness.worker(flow(2))):
+    async with harness.running(harness.worker(flow(2), **settings)):
         send(40)
         stop.set()
         await old
         send(20)
         await harness.until(lambda: totals() == expected)
-    async with harness.running(harness.worker(flow(2))):
+    async with harness.running(harness.worker(flow(2), **settings)):
         send(20)
         await harness.until(lambda: totals() == expected)
