@@ -7,13 +7,17 @@ from fencepost_torture._goals import EACH_POINT, GOALS
 
 SOURCE = Path(__file__).parents[3] / "packages"
 ELSEWHERE = (
+    "flows.commit.between_parts",
+    "flows.prune",
+    "flows.stage",
     "jobs.chunk",
     "orders.before_change",
     "orders.after_change",
     "judge.before_system_error",
     "judge.after_system_error",
 )
-"""What no system of the torture does: tests/integration/job_features/test_chunks.py,
+"""What no system of the torture does: tests/acceptance/flows/test_crashes.py,
+tests/integration/flows/test_large_state.py, tests/integration/job_features/test_chunks.py,
 tests/acceptance/orders/test_crash_points.py and tests/acceptance/judge/test_out_of_service.py strike
 these points."""
 
