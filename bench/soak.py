@@ -366,15 +366,12 @@ def _command(pid: int) -> str:
 
 
 def _own_megabytes(pid: int) -> float:
-    """Without what it shares with others, such as PostgreSQL's buffers."""
+    """Its own memory: a page of PostgreSQL's buffers that only one process has touched is not."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:
         return 0.0
-    kilobytes = [
-        int(line.split()[1]) for line in lines if line.startswith(("Private_Clean", "Private_Dirty"))
-    ]
-    return sum(kilobytes) / 1024
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Anonymous:")) / 1024
 
 
 def _descriptors(pid: int) -> float:
