@@ -1,4 +1,7 @@
-"""The soak itself: what it samples, that a leak is seen, and that nothing grows in a fifth of an hour."""
+"""The soak itself: what it samples, that a leak is seen, and that nothing grows in a fifth of an hour.
+
+The short form is tests/unit/bench/test_soak.py: on a busy machine all services take minutes to start.
+"""
 
 import pytest
 
@@ -19,7 +22,8 @@ def grown(soak: Soak, seconds: float) -> set[str]:
     return {one.name for one in figures if not one.is_flat}
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.full
+@pytest.mark.timeout(900)
 def test_a_short_soak_samples_each_figure_under_load() -> None:
     with own_directory() as directory:
         soak = Soak(directory, seed=1, has_faults=False)
