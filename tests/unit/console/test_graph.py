@@ -99,3 +99,26 @@ def test_a_graph_that_is_wider_than_the_page_goes_down() -> None:
     [long] = draw(graph_of(20))
     assert long.arrows[0].is_down
     assert long.width <= WIDTH_MAX < PAGE_WIDTH
+
+
+def test_steps_of_several_keyed_stages_show_theirs() -> None:
+    nodes = [
+        {"name": name, "kind": kind, "section": section, **stage}
+        for name, kind, section, stage in (
+            ("in", "source", "head", {}),
+            ("by user", "key_by", "border", {"stage": 1}),
+            ("counts", "window", "body", {"stage": 1}),
+            ("by country", "key_by", "border", {"stage": 2}),
+            ("sums", "window", "body", {"stage": 2}),
+        )
+    ]
+
+    graph = lay_out({"nodes": nodes, "edges": [[n, n + 1] for n in range(4)]})
+
+    assert [box.kind for box in graph.boxes] == [
+        "source · head",
+        "key_by · border 1",
+        "window · body 1",
+        "key_by · border 2",
+        "window · body 2",
+    ]

@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fencepost.flows import Flow, GraphRefused, IterableSource, ListSink, Session, TableSink, Tumbling
+from fencepost.flows import (
+    Flow,
+    GraphRefused,
+    IterableSource,
+    ListSink,
+    Session,
+    StartRefused,
+    TableSink,
+    Tumbling,
+)
 from fencepost.flows import _units as units
 from fencepost.flows._graph import KeyedStream
 from fencepost.flows._plan import FlowPlan, KeyedStage
@@ -193,6 +202,20 @@ def test_windows_of_one_event_time_on_both_sides_of_a_shuffle_are_refused() -> N
 
     with pytest.raises(GraphRefused, match="which records of one event_time are late"):
         FlowPlan(near.also(passed.window(Tumbling(10)).count(name="far").sink(ListSink())))
+
+
+class Growing(IterableSource):
+    resumes = True
+
+
+def test_a_run_with_an_end_is_refused_where_a_source_goes_on_behind_it() -> None:
+    def flow(given: IterableSource) -> FlowPlan:
+        counts = Flow("f").source(given).key_by(str, groups=2).count(emit="each")
+        return FlowPlan(counts.key_by(str, groups=2).count().sink(TableSink()))
+
+    with pytest.raises(StartRefused, match=r"in goes on behind its end.*without --until-done"):
+        units.check_bounded(flow(Growing([], name="in")))
+    units.check_bounded(flow(source()))
 
 
 def test_a_window_behind_a_fold_at_commits_is_refused() -> None:

@@ -158,9 +158,11 @@ def _chains(nodes: Sequence[Mapping[str, Any]], edges: Sequence[tuple[int, int]]
 
 
 def _words(nodes: Sequence[Mapping[str, Any]], chain: Sequence[int]) -> tuple[str, str]:
-    """The two lines of a box: the name, and the kind with the section."""
+    """The two lines of a box: the name, and the kind with the section and the stage, of several."""
     first, last = nodes[chain[0]], nodes[chain[-1]]
     section = f" · {first['section']}" if first.get("section") else ""
+    if first.get("stage"):
+        section = f"{section} {first['stage']}"
     if len(chain) == 1:
         return _fitting(str(first["name"])), f"{first['kind']}{section}"
     return _fitting(f"{first['name']} … {last['name']}"), say(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fencepost.flows._errors import StartRefused
 from fencepost.flows._node import GraphNode
 from fencepost.flows._plan import FlowPlan
 from fencepost.flows._stages import StagePlan
@@ -111,6 +112,18 @@ def stage_sender(program: FlowPlan, stage: StagePlan, group: int) -> RecordSende
     return RecordSender(
         f"{name}:{partition}", GraphNode("stage", name=name), partition, stage.number, resumes
     )
+
+
+def check_bounded(program: FlowPlan) -> None:
+    """Raise StartRefused for a flow that cannot tell when a run of it has ended: an end that a source goes on
+    behind is one of a run, and a stage does not pass that on to the next."""
+    resuming = [program.names[source] for source in program.sources if goes_on(source.source)]
+    if program.has_shuffles and resuming:
+        raise StartRefused(
+            f"{program.flow.name} has several key_by with groups, and {', '.join(resuming)} goes on behind "
+            "its end: such a flow does not run until it is done. Run it without --until-done, or leave "
+            "groups out."
+        )
 
 
 def stage_senders(program: FlowPlan) -> tuple[RecordSender, ...]:

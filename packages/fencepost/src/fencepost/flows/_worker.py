@@ -161,6 +161,8 @@ class FlowWorker:
 
         Raises StartRefused when the flow must not start, and a SchemaError on a schema that does not fit.
         """
+        if until_done:
+            units.check_bounded(self.program)
         await asyncio.to_thread(migrate.require, self._fp.database_url, "flows")
         async with self._beside():
             await self._run(stop or asyncio.Event(), until_done=until_done)
