@@ -177,6 +177,10 @@ class ReusedDatabase:
         except TimeoutError:
             # A process that the test has left comes again and again: a removal by force keeps it out.
             return False
+        except psycopg.OperationalError:
+            if self.database.exists():
+                raise
+            return False  # The test has dropped it.
         counts = self._count()
         changed = {table for table, count in counts.items() if count != self._counts.get(table)}
         if not changed <= self._stored.names.keys() or self._look_beside() != self._beside:

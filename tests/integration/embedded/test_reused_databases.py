@@ -110,6 +110,16 @@ def test_a_session_that_was_left_in_a_transaction_is_not_kept(fresh: ReusedDatab
     assert left.closed
 
 
+def test_one_that_a_test_has_dropped_serves_no_other_test(reused_databases: ReusedDatabases) -> None:
+    reused = reused_databases.take(Kind())
+    reused.database.drop()
+    reused_databases.give_back(reused)
+    following = reused_databases.take(Kind())
+    assert following.database.name != reused.database.name
+    assert following.database.exists()
+    reused_databases.give_back(following)
+
+
 CHANGES = (
     "create or replace function fencepost.job_stop_all() returns void language sql as ''",
     "create table public.mine (n int)",
