@@ -17,21 +17,20 @@ class Base(DeclarativeBase):
 
 
 class Note(Base):
+    """The table that the databases of this folder begin with."""
+
     __tablename__ = "note"
-    text: Mapped[str] = mapped_column(primary_key=True)
+    word: Mapped[str] = mapped_column(primary_key=True)
 
 
 @pytest.fixture
 def address(database: Database) -> str:
-    with database.connect_admin() as admin:
-        admin.execute("create table note (text text primary key)")
-        admin.execute("grant all on note to public")
     return database.url.replace("postgresql://", "postgresql+psycopg://", 1)
 
 
 def test_of_a_session(address: str) -> None:
     with Session(create_engine(address, poolclass=NullPool)) as session:
-        session.add(Note(text="a"))
+        session.add(Note(word="a"))
         with session.no_autoflush:
             assert run(session, NOTES) == 0
         assert run(session, NOTES) == 1
@@ -39,7 +38,7 @@ def test_of_a_session(address: str) -> None:
 
 async def test_of_an_async_session(address: str) -> None:
     async with AsyncSession(create_async_engine(address, poolclass=NullPool)) as session:
-        session.add(Note(text="a"))
+        session.add(Note(word="a"))
         with session.no_autoflush:
             assert await run(session, NOTES) == 0
         assert await run(session, NOTES) == 1
