@@ -175,3 +175,4 @@ def walk_lineage(ask: Ask) -> None:
     assert (first.state, first.epoch) == ("in_order", 1)
     again = ask(lineage.check(first.mark, recover=True))
     assert (again.state, again.evidence) == ("in_order", None)
+    assert ask(lineage.read_age()) == lineage.PRIMARY

@@ -39,11 +39,22 @@ def walk_workflow(ask: Ask) -> None:
         )
     )
     assert [(answer.name, answer.refusal) for answer in answers] == [(AWKWARD, None), ("pay", None)]
+    ask(
+        workflow.commit_all(
+            [
+                workflow.Record(*of_one, "weigh", DIGEST, {AWKWARD: [1.5]}),
+                workflow.Record(*of_one, "send", DIGEST, undo=undo),
+            ],
+            "me",
+        )
+    )
     loaded = ask(workflow.load(one.job_id))
     assert [(step.name, step.result) for step in loaded.steps] == [
         ("price", DOCUMENT),
         (AWKWARD, [None]),
         ("pay", None),
+        ("weigh", {AWKWARD: [1.5]}),
+        ("send", None),
     ]
     assert is_moment(loaded.now)
     assert ask(workflow.result(one.job_id, "price")) is None, "it lies with the others"
