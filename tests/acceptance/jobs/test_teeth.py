@@ -113,7 +113,7 @@ def finish_without_attempt(env: JobsEnv) -> None:
     env.mutate(
         FENCE, "r.job_id = p_id and r.attempt = p_attempt for key share", "r.job_id = p_id for key share"
     )
-    env.mutate(FENCE, "if not found or v_running.owner <> p_owner or", "if not found and")
+    env.mutate(FENCE, "if v_holds is not true then", "if v_holds is null then")
 
 
 def claim_without_condition(env: JobsEnv) -> None:
