@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from pathlib import Path
 
@@ -14,7 +15,6 @@ from tests.integration.client.page import PageRun
 from tests.tmp_dirs import server_directory
 
 PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "several-clusters.md"
-TABLE = "create table receipt (tenant text, amount int); grant select, insert on receipt to fencepost_app"
 
 
 def test_each_tenant_is_served_by_its_own_cluster(database: Database, tmp_path: Path) -> None:
@@ -23,17 +23,20 @@ def test_each_tenant_is_served_by_its_own_cluster(database: Database, tmp_path: 
         west.create()
         migrate(west.admin_url)
         west.create_logins()
-        for cluster in (database, west):
-            with cluster.connect_admin() as admin:
-                admin.execute(TABLE)
         environment = os.environ | {
-            "EAST_URL": database.url,
-            "WEST_URL": west.url,
             "LOG_LEVEL": "error",
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         }
 
-        assert PageRun(tmp_path, environment, database.connect_admin).run(PAGE) == 1
+        addresses = {
+            "$(cd east-cluster && fencepost url)": database.url,
+            "$(cd west-cluster && fencepost url)": west.url,
+            "$(cd east-cluster && fencepost url owner)": database.admin_url,
+            "$(cd west-cluster && fencepost url owner)": west.admin_url,
+        }
+        instead = {printed: shlex.quote(address) for printed, address in addresses.items()}
+
+        assert PageRun(tmp_path, environment, database.connect_admin, instead=instead).run(PAGE) == 3
 
         for cluster, tenant in ((database, "ann"), (west, "bob")):
             with psycopg.connect(cluster.admin_url) as connection:
