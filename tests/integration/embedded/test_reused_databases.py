@@ -60,6 +60,15 @@ def test_it_is_put_back_as_the_migrations_left_it(fresh: ReusedDatabase) -> None
         assert contents(fresh.database) == before
 
 
+def test_a_clock_that_a_short_test_has_moved_is_put_back(fresh: ReusedDatabase) -> None:
+    assert fresh.clock is not None
+    for _ in range(3):
+        before = contents(fresh.database)
+        fresh.clock.advance(301)
+        assert fresh.restore()
+        assert contents(fresh.database) == before
+
+
 def test_the_scans_of_a_test_are_not_counted_for_the_next(fresh: ReusedDatabase) -> None:
     scans = "select sum(seq_scan + coalesce(idx_scan, 0)) from pg_stat_user_tables"
     write(fresh.database)
