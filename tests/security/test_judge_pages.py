@@ -10,6 +10,8 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg import sql
+from psycopg.types.json import Jsonb
 
 from fencepost.embedded import Database
 from fencepost.logs import configure_logging
@@ -272,9 +274,31 @@ async def evil_server(office: JudgeEnv, database: Database) -> AsyncIterator[str
         yield f"/judge/{path}"
     for path in ("workers", "import", "account", "users/con"):
         yield f"/judge/{path}"
+    async for verification in evil_verifications(office, database, place / "1.in"):
+        yield verification
     yield f"/judge/rejudge?author={'%3Cscript%3Ealert(1)'}&reason=%3Cscript%3Ealert(1)%3C/script%3E"
     yield "/judge/problems/%3Cscript%3Ealert(1)"
     yield "/judge/submissions?before=%3Cscript%3Ealert(1)"
+
+
+async def evil_verifications(office: JudgeEnv, database: Database, package: Path) -> AsyncIterator[str]:
+    """What a package's names make of a report, of a refusal, and of the lines while a judge runs it."""
+    text = f"# {EVIL}\n\n{EVIL}\n\n| {EVIL} |\n| --- |\n| {EVIL} |\n\n[a](javascript:alert(3))\n"
+    told: tuple[tuple[str, dict[str, Any]], ...] = (
+        ("judge_verification_done", {"right": 1, "wrong": 1, "skipped": 0, "text": text}),
+        ("judge_verification_done", {"refused": EVIL}),
+        ("job_progress", {"done": 0, "total": 1, "lines": [EVIL]}),
+    )
+    for function, document in told:
+        job_id = await office.judging.verifications.submit(package, "evil", None, actor=EVIL)
+        with database.connect() as connection:
+            connection.execute("select * from fencepost.job_claim(%s, %s)", (job_id, OWNER))
+            call = sql.SQL("select fencepost.{}(%s, 1, %s, %s)").format(sql.Identifier(function))
+            connection.execute(call, (job_id, OWNER, Jsonb(document)))
+        yield f"/judge/verifications/{job_id}"
+        if "text" in document:
+            yield f"/judge/verifications/{job_id}/report"
+    yield "/judge/verifications"
 
 
 async def test_what_people_write_is_shown_and_never_run(database: Database, tmp_path: Path) -> None:
@@ -290,6 +314,13 @@ async def test_what_people_write_is_shown_and_never_run(database: Database, tmp_
                 if "/attachments/" in path or "/statements/" in path:
                     assert page.headers["content-disposition"].startswith("attachment"), page.headers
                     assert page.headers["content-type"] == "application/octet-stream"
+                    continue
+                if path.endswith("/report"):
+                    assert page.headers["content-disposition"] == 'attachment; filename="evil.md"', (
+                        page.headers
+                    )
+                    assert page.headers["content-type"].startswith("text/markdown")
+                    assert page.headers["x-content-type-options"] == "nosniff"
                     continue
                 if path.endswith(("/archive", "/news")):
                     assert page.headers["content-type"] in ("application/zip", "application/json")
