@@ -38,8 +38,7 @@ def site(shared_database: Database, tmp_path_factory: pytest.TempPathFactory) ->
     """One judge and its two contests for all of these tests; each makes submissions of its own."""
     with judge_site(shared_database, tmp_path_factory.mktemp("judge")) as site:
         for scoring in Scoring:
-            site.call(contests.put_contest(autumn(scoring), "jo"))
-            site.call(contests.join(f"autumn-{scoring}", "con"))
+            hold(site, f"autumn-{scoring}", f"Autumn, {scoring.upper()}", scoring)
         yield site
 
 
@@ -86,17 +85,20 @@ def enter(browser: Browser, site: JudgeSite, shots: Path | None) -> Iterator[Ent
     expect.set_options(timeout=None)
 
 
-def autumn(scoring: Scoring) -> Contest:
+def hold(site: JudgeSite, slug: str, title: str, scoring: Scoring) -> None:
+    """A contest that began an hour ago, with `con` in it."""
     now = datetime.now(UTC)
-    return Contest(
-        slug=f"autumn-{scoring}",
-        title=f"Autumn, {scoring.upper()}",
+    contest = Contest(
+        slug=slug,
+        title=title,
         scoring=scoring,
         starts_at=now - timedelta(hours=1),
         freeze_at=now + timedelta(hours=1),
         ends_at=now + timedelta(hours=2),
         problems=[ContestProblem("A", "fence-posts"), ContestProblem("B", "painted-fence")],
     )
+    site.call(contests.put_contest(contest, "jo"))
+    site.call(contests.join(slug, "con"))
 
 
 def test_a_program_is_written_tried_sent_and_its_verdict_arrives_by_itself(enter: Entering) -> None:
@@ -271,9 +273,11 @@ def test_the_pages_of_a_contest_s_day_work_and_are_accessible(
     enter: Entering, site: JudgeSite, tmp_path: Path
 ) -> None:
     """Verdicts are verified, balloons delivered, time removed, teams told, and packages verified."""
-    home = "/judge/contests/autumn-icpc"
-    right = site.submit("con", code=POSTS, contest="autumn-icpc")
-    wrong = site.submit("con", code="print(0)", contest="autumn-icpc")
+    # Time that is removed moves the minutes on a scoreboard.
+    hold(site, "winter-icpc", "Winter, ICPC", Scoring.ICPC)
+    home = "/judge/contests/winter-icpc"
+    right = site.submit("con", code=POSTS, contest="winter-icpc")
+    wrong = site.submit("con", code="print(0)", contest="winter-icpc")
     package = tmp_path / "posts.zip"
     with zipfile.ZipFile(package, "w") as archive:
         for path in sorted((SAMPLES / "guess-the-post").rglob("*")):
@@ -339,7 +343,7 @@ def test_the_pages_of_a_contest_s_day_work_and_are_accessible(
     with enter("con") as guest:
         guest.go(home)
         expect(guest.page.locator("[data-badge]")).to_contain_text("1")
-        guest.go("/judge/problems/fence-posts?contest=autumn-icpc")
+        guest.go("/judge/problems/fence-posts?contest=winter-icpc")
         expect(guest.page.locator(".countdown")).to_contain_text(":")
         guest.looks("judge-contest-editor")
         guest.go("/judge/login")
