@@ -143,7 +143,7 @@ def cancel(
 
         ids = workflow_screen.live_ids(connection, wanted)
         if ids:
-            job_commands.confirm(f"Cancel {len(ids)} workflows?", yes=yes)
+            job_commands.confirm(f"Cancel {len(ids)} workflow{'s' * (len(ids) > 1)}?", yes=yes)
         counts = workflow_screen.cancel_all(connection, ids, job_commands.actor_name(actor))
     if json_output:
         answer_json({"selected": len(ids), **counts})
