@@ -69,6 +69,7 @@ PLANTS: Mapping[str, Callable[[CanaryServers, str], str]] = {
     "LISTEN_DATABASE_URL": lambda ground, song: _with_password(
         Database(ground.database.server, ground.database.name).url, song
     ),
+    "STANDBY_DATABASE_URL": lambda ground, song: _with_password(ground.database.viewer_url, song),
     "CONSOLE_READ_DATABASE_URL": lambda ground, song: _with_password(ground.database.viewer_url, song),
     "REDIS_URL": lambda ground, song: _with_password(ground.redis_url, song),
     "HTTP_TOKEN": lambda _, song: song,

@@ -26,7 +26,7 @@ PAGES = {
     "how-to/jobs-deploy.md": 3,
     "how-to/jobs-sentry.md": 1,
     "how-to/jobs-chunks.md": 1,
-    "how-to/migrate-from-an-own-outbox.md": 3,
+    "how-to/migrate-from-an-own-outbox.md": 4,
 }
 """With the number of commands that each runs to their end."""
 

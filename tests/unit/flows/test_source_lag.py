@@ -55,7 +55,7 @@ class Slow:
 
 
 async def test_the_worker_tells_how_much_waits_and_how_long() -> None:
-    unit: Any = SimpleNamespace(kind="source", senders=[SimpleNamespace(source_name="in")])
+    unit: Any = SimpleNamespace(kind="source", senders=[SimpleNamespace(source_name="in", stage=0)])
     client: Any = AsyncMock()
     lease: Any = SimpleNamespace(resource="flow:f/all", token=1)
     metrics, sights = Metrics(), [SourceView(unit, lease, Slow())]
