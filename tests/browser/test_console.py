@@ -76,6 +76,7 @@ def test_every_page_is_shown_accessible_and_at_home_on_a_phone(visit: Visit, cit
 
 
 def test_no_list_is_wider_than_its_place(visit: Visit, city: PopulatedSystem) -> None:
+    Watchers(visit.env.database, "a-queue-with-a-name-" + "that_has_no_place_to_break_" * 3)
     for path in ("queues", "jobs", "batches", "workflows", "dead", "schedules", "leases", "outbox"):
         visit.go(f"/console/{path}")
         visit.shows_all()

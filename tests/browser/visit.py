@@ -79,7 +79,8 @@ class Guest:
 
     def shows_all(self) -> None:
         """No list or drawing is wider than its place: a button at its right would not be seen."""
-        assert self.page.evaluate(CUT_OFF) == [], self.page.url
+        cut = self.page.evaluate(CUT_OFF)
+        assert not cut, f"{self.page.url}: {cut}"
 
     def looks(self, name: str) -> None:
         """In light, in dark and on a phone: leaves a picture of each, and is accessible."""

@@ -346,7 +346,9 @@ async def test_a_slot_that_lost_changes_is_refused(harness: FlowHarness, shop: S
         if what == "anew":
             shop.run(sql.SQL("select pg_create_logical_replication_slot({}, 'pgoutput')").format(name))
 
-    with pytest.raises(SourceTrimmed, match=r"is gone" if what == "dropped" else r"advanced by another reader"):
+    with pytest.raises(
+        SourceTrimmed, match=r"is gone" if what == "dropped" else r"advanced by another reader"
+    ):
         await harness.run(copied(changes(shop)))
     assert values(harness) == [1]
 
