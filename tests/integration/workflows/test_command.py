@@ -78,7 +78,7 @@ def test_cancel_by_filter_counts_first_and_answers_for_each(command: Command, ap
     running, other = workflow_calls.running(app), workflow_calls.start(app, version=2)
 
     asked = command("cancel", "--waits", "event")
-    assert (asked.code, "Cancel 1 workflows?" in asked.err) == (ExitCode.USAGE, True)
+    assert (asked.code, "Cancel 1 workflow?" in asked.err) == (ExitCode.USAGE, True)
     assert command("cancel").code == ExitCode.USAGE
     assert command("cancel", "7", "--name", "fulfil").code == ExitCode.USAGE
     assert command("cancel", "--waits", "event", "--yes").out == "1 workflows: 1 cancelled\n"
