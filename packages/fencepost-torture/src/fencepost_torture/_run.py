@@ -345,7 +345,7 @@ class _Run:
             self._breaches += [(name, breach) for breach in found]
             self._tries_charged += [detail for (detail,) in part.env.rows(TRIES_CHARGED)]
             self._plan.after(part.env)
-        # Where no fault ends a process, one that ends needs a restart that nobody gives it in production.
+        # Where no fault ends a process, one that ends needs a restart that it does not get in production.
         ended = max(self._process_pool.restarts, self._process_pool.ended_by_themselves)
         if ended and not PROCESS_ENDS & set(self._plan.kinds):
             self._breaches.append(("processes", Breach("no restart", "processes", f"{ended} ended")))

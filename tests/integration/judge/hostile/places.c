@@ -174,7 +174,7 @@ CASE(writes_its_own_text, "RE", SIGSEGV) {
   return true;
 }
 CASE(swaps_folders_with_a_link, "OK", 0) {
-  /* The name is a folder now and a link then, whoever looks. */
+  /* The name is a folder now and a link then, for every reader. */
   symlink("/etc", "/tmp/link");
   mkdir("/tmp/folder", 0755);
   for (int i = 0; i < 2000; i++) {
